@@ -1,0 +1,1 @@
+//! Advantages, schedules and staleness arithmetic on plain slices.

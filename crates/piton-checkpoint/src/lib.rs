@@ -1,0 +1,1 @@
+//! Checkpoint directories that are complete or absent.

@@ -1,0 +1,1 @@
+//! The GRPO learner: packing, log-probabilities, losses and optimizer steps.

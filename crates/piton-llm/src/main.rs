@@ -1,0 +1,2 @@
+//! The binary that links libtorch.
+fn main() {}

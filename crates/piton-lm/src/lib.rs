@@ -1,0 +1,1 @@
+//! Decoder language models: Hugging Face import and export, training forward, batched generation.

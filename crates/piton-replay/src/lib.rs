@@ -1,0 +1,1 @@
+//! Bounded, serialisable replay buffers, generic over the item.

@@ -1,0 +1,1 @@
+//! The glue tch lacks: AdamW with named state, dtype-safe safetensors, non-finite checks.

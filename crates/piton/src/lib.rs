@@ -1,0 +1,1 @@
+//! The command line of Piton: recipes, progress and reports.

@@ -1,0 +1,2 @@
+//! Set-up, training, tests and CI of the workspace.
+fn main() {}
