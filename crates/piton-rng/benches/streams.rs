@@ -8,7 +8,7 @@ fn main() {
 }
 
 /// The sampler's case: a fresh stream for every token, from a domain kept outside the loop, and one draw from it.
-#[divan::bench]
+#[divan::bench(sample_size = 1000)]
 fn stream_and_first_draw(bencher: Bencher<'_, '_>) {
     let domain = Seed(7).domain("sample");
     let mut position = 0;
@@ -19,7 +19,7 @@ fn stream_and_first_draw(bencher: Bencher<'_, '_>) {
 }
 
 /// The same with the name hashed each time.
-#[divan::bench]
+#[divan::bench(sample_size = 1000)]
 fn hash_stream_and_first_draw(bencher: Bencher<'_, '_>) {
     let mut position = 0;
     bencher.bench_local(|| {
@@ -33,17 +33,17 @@ fn bench_draw<T>(bencher: Bencher<'_, '_>, draw: impl Fn(&mut Rng) -> T) {
     bencher.bench_local(|| draw(&mut rng));
 }
 
-#[divan::bench]
+#[divan::bench(sample_size = 1000)]
 fn next_u64(bencher: Bencher<'_, '_>) {
     bench_draw(bencher, Rng::next_u64);
 }
 
-#[divan::bench]
+#[divan::bench(sample_size = 1000)]
 fn standard_normal(bencher: Bencher<'_, '_>) {
     bench_draw(bencher, Rng::standard_normal);
 }
 
-#[divan::bench]
+#[divan::bench(sample_size = 1000)]
 fn permutation_of_1000(bencher: Bencher<'_, '_>) {
     bench_draw(bencher, |rng| rng.permutation(black_box(1000)));
 }

@@ -32,6 +32,17 @@
 //! The generator is Philox4x64-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3",
 //! SC 2011), word for word the one of `numpy.random.Philox`; tests hold both to the same numbers.
 //!
+//! # What it costs
+//!
+//! Medians of `cargo bench -p piton-rng` on one core of a 2-core x86-64 machine that was also building:
+//!
+//! | what | time |
+//! |---|---|
+//! | a stream from a kept `Domain` and its first draw (one block) | 18 ns |
+//! | the same with the name hashed each time | 206 ns |
+//! | `next_u64` within a stream | 4 ns |
+//! | `standard_normal` | 38 ns |
+//!
 //! # What it does not do
 //!
 //! It keeps no global or thread-local generator and takes no seed from the clock or the system. It is not for secrets:

@@ -1,4 +1,5 @@
 //! Every draw against numpy, blake3 and Python: `fixtures/golden/rng.py`.
+#![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is the failure")]
 
 use std::num::NonZeroU64;
 

@@ -1,4 +1,5 @@
 //! A stream is a value: it stops and goes on anywhere, and a damaged one is refused.
+#![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is the failure")]
 
 use piton_rng::{Rng, Seed};
 use serde_json::json;
