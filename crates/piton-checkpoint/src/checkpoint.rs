@@ -1,0 +1,197 @@
+//! A committed checkpoint, open for reading.
+
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use serde::de::DeserializeOwned;
+
+use crate::damage::{BadFile, Damage, ManifestDamage, Reason, Rejected};
+use crate::dir::Dir;
+use crate::error::Error;
+use crate::file::FileHandle;
+use crate::manifest::{FileEntry, MAX_MANIFEST_BYTES, Manifest};
+use crate::name::{self, MANIFEST};
+
+/// A checkpoint whose manifest is whole. Cheap to clone; holds its directory open.
+#[derive(Clone, Debug)]
+pub struct Checkpoint {
+    dir: Arc<Dir>,
+    manifest: Arc<Manifest>,
+}
+
+/// A promise that the checkpoint is not pruned while this lives, in any process.
+#[derive(Debug)]
+pub struct Pin {
+    _dir: Dir,
+}
+
+impl Checkpoint {
+    /// The step it stands at.
+    pub fn step(&self) -> u64 {
+        self.manifest.step
+    }
+
+    /// Its directory, for code that reads files itself; see [`verified_path`](Self::verified_path).
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Its manifest.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The paths of its files, ascending.
+    pub fn files(&self) -> impl Iterator<Item = &str> {
+        self.manifest.files.iter().map(|entry| entry.path.as_str())
+    }
+
+    /// The bytes of a file, checked against the manifest before they are returned.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchFile`], or [`Error::Corrupt`] when size or hash differ.
+    pub fn read(&self, path: &str) -> Result<Vec<u8>, Error> {
+        let entry = self.entry(path)?;
+        let file = self.open_sized(entry)?;
+        let mut bytes = Vec::new();
+        let size = usize::try_from(entry.size).unwrap_or(usize::MAX);
+        bytes.try_reserve_exact(size).map_err(|_| Error::call(crate::Op::Read, file.path(), Errno::NOMEM))?;
+        let found = file.digest(|block| bytes.extend_from_slice(block)).map_err(|e| self.unread(entry, e))?;
+        self.compare(entry, &found)?;
+        Ok(bytes)
+    }
+
+    /// A file's JSON value; the bytes are checked first.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), or [`Error::Json`] when the value does not fit `T`.
+    pub fn read_json<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
+        let bytes = self.read(path)?;
+        let name = || self.dir.path().join(path).display().to_string();
+        serde_json::from_slice(&bytes).map_err(|source| Error::Json { name: name(), source })
+    }
+
+    /// A file open at its start, after all of it was checked.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn open_verified(&self, path: &str) -> Result<File, Error> {
+        let entry = self.entry(path)?;
+        let handle = self.open_sized(entry)?;
+        let found = handle.digest(|_| ()).map_err(|error| self.unread(entry, error))?;
+        self.compare(entry, &found)?;
+        let shown = handle.path().to_owned();
+        let mut file = handle.into_file();
+        let rewound = file.seek(SeekFrom::Start(0));
+        rewound.map_err(|source| Error::Io { op: crate::Op::Read, path: shown, source })?;
+        Ok(file)
+    }
+
+    /// The path of a file, after all of it was checked: for libraries that open files by name.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn verified_path(&self, path: &str) -> Result<PathBuf, Error> {
+        self.open_verified(path)?;
+        Ok(self.dir.path().join(path))
+    }
+
+    /// Keeps [`Store::prune`](crate::Store::prune) of every process away while the pin lives. It dies with its holder.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchStep`] when the checkpoint is being removed at this moment.
+    pub fn pin(&self) -> Result<Pin, Error> {
+        let dir = self.dir.again()?;
+        if dir.try_lock(false)? {
+            return Ok(Pin { _dir: dir });
+        }
+        let root = self.path().parent().unwrap_or(Path::new("")).to_owned();
+        Err(Error::NoSuchStep { step: self.step(), root, there: Vec::new() })
+    }
+
+    pub(crate) fn from_parts(dir: Dir, manifest: Manifest) -> Self {
+        Self { dir: Arc::new(dir), manifest: Arc::new(manifest) }
+    }
+
+    /// Opens `ckpt-step-<step>` in `root` and reads its manifest. The outer error is the machine's, the inner one the
+    /// checkpoint's.
+    pub(crate) fn open(root: &Dir, step: u64) -> Result<Result<Self, Rejected>, Error> {
+        let reject =
+            |reason| Ok(Err(Rejected { step, path: root.path().join(name::checkpoint_name(step)), reason }));
+        let dir = match root.child(name::checkpoint_name(step)) {
+            Ok(dir) => dir,
+            Err(error) if error.is(Errno::NOTDIR) || error.is(Errno::LOOP) => {
+                return reject(Reason::NotADirectory);
+            }
+            Err(error) => return Err(error),
+        };
+        match read_manifest(&dir)? {
+            Ok(manifest) if manifest.step == step => Ok(Ok(Self::from_parts(dir, manifest))),
+            Ok(manifest) => reject(Reason::Manifest(ManifestDamage::Step { found: manifest.step })),
+            Err(damage) => reject(Reason::Manifest(damage)),
+        }
+    }
+
+    pub(crate) fn dir(&self) -> &Dir {
+        &self.dir
+    }
+
+    fn entry(&self, path: &str) -> Result<&FileEntry, Error> {
+        self.manifest.file(path).ok_or_else(|| Error::NoSuchFile {
+            path: self.path().to_owned(),
+            name: path.to_owned(),
+            there: self.files().map(str::to_owned).collect(),
+        })
+    }
+
+    fn open_sized(&self, entry: &FileEntry) -> Result<FileHandle, Error> {
+        match crate::verify::open_sized(&self.dir, entry)? {
+            Ok(file) => Ok(file),
+            Err(damage) => Err(self.corrupt(entry, damage)),
+        }
+    }
+
+    fn compare(&self, entry: &FileEntry, found: &crate::hash::Digest) -> Result<(), Error> {
+        match entry.first_difference(found) {
+            None => Ok(()),
+            Some(offset) => Err(self.corrupt(entry, Damage::Checksum { offset })),
+        }
+    }
+
+    fn unread(&self, entry: &FileEntry, error: Error) -> Error {
+        match error.errno() {
+            Some(errno) if error.is(Errno::IO) => self.corrupt(entry, Damage::Unreadable(errno)),
+            _ => error,
+        }
+    }
+
+    fn corrupt(&self, entry: &FileEntry, damage: Damage) -> Error {
+        let BadFile { path, damage } = BadFile { path: entry.path.clone(), damage };
+        Error::Corrupt { step: self.step(), path: self.path().join(path), damage }
+    }
+}
+
+fn read_manifest(dir: &Dir) -> Result<Result<Manifest, ManifestDamage>, Error> {
+    let file = match dir.open_file(MANIFEST) {
+        Ok(file) => file,
+        Err(error) if error.is(Errno::NOENT) => return Ok(Err(ManifestDamage::Missing)),
+        Err(error) if error.is(Errno::LOOP) || error.is(Errno::NXIO) => {
+            return Ok(Err(ManifestDamage::NotAFile));
+        }
+        Err(error) => return Err(error),
+    };
+    match file.size()? {
+        None => return Ok(Err(ManifestDamage::NotAFile)),
+        Some(size) if size > MAX_MANIFEST_BYTES => return Ok(Err(ManifestDamage::TooLarge { size })),
+        Some(_) => {}
+    }
+    let mut bytes = Vec::new();
+    match file.digest(|block| bytes.extend_from_slice(block)) {
+        Ok(_) => Ok(Manifest::decode(&bytes)),
+        Err(error) if error.is(Errno::IO) => Ok(Err(ManifestDamage::Unreadable(Errno::IO.raw_os_error()))),
+        Err(error) => Err(error),
+    }
+}

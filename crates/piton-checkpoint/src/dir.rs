@@ -1,0 +1,204 @@
+//! An open directory: all work on a store happens relative to one of these, never through links.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use crate::error::Error;
+use crate::file::FileHandle;
+use crate::hook::{FileHook, Op};
+use crate::syscall::{self, Hook};
+
+/// A directory held open, with the path to show in messages.
+#[derive(Debug)]
+pub(crate) struct Dir {
+    fd: OwnedFd,
+    path: PathBuf,
+    hook: Hook,
+}
+
+/// What a directory entry is, links not followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    File,
+    Dir,
+    Other,
+}
+
+const DIR_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+impl Dir {
+    /// Opens the directory at `path`; a link there is followed, since the user named it.
+    pub(crate) fn open(path: &Path, hook: Option<Arc<dyn FileHook>>) -> Result<Self, Error> {
+        let fd =
+            syscall::make(&hook, Op::OpenDir, path, || rustix::fs::open(path, DIR_FLAGS, Mode::empty()))?;
+        Ok(Self { fd, path: path.to_owned(), hook })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens a directory inside; a link there is refused.
+    pub(crate) fn child(&self, name: impl AsRef<OsStr>) -> Result<Self, Error> {
+        let name = name.as_ref();
+        let path = self.path.join(name);
+        let flags = DIR_FLAGS | OFlags::NOFOLLOW;
+        let fd =
+            self.make(Op::OpenDir, &path, || rustix::fs::openat(&self.fd, name, flags, Mode::empty()))?;
+        Ok(Self { fd, path, hook: self.hook.clone() })
+    }
+
+    /// Another handle on the same directory.
+    pub(crate) fn again(&self) -> Result<Self, Error> {
+        let fd = self
+            .make(Op::OpenDir, &self.path, || rustix::fs::openat(&self.fd, ".", DIR_FLAGS, Mode::empty()))?;
+        Ok(Self { fd, path: self.path.clone(), hook: self.hook.clone() })
+    }
+
+    /// Opens a file for reading at a checked relative path, no component of which may be a link.
+    pub(crate) fn open_file(&self, rel: &str) -> Result<FileHandle, Error> {
+        match rel.split_once('/') {
+            Some((first, rest)) => self.child(first)?.open_file(rest),
+            None => {
+                let path = self.path.join(rel);
+                // NONBLOCK: a FIFO planted under a known name must not hang the reader.
+                let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+                let fd =
+                    self.make(Op::Open, &path, || rustix::fs::openat(&self.fd, rel, flags, Mode::empty()))?;
+                Ok(FileHandle::new(fd, path, self.hook.clone()))
+            }
+        }
+    }
+
+    /// Creates a file that is not there yet, with the directories on the way; the mode follows the umask.
+    pub(crate) fn create_file(&self, rel: &str) -> Result<FileHandle, Error> {
+        match rel.split_once('/') {
+            Some((first, rest)) => match self.make_dir(first) {
+                Err(error) if !error.is(Errno::EXIST) => return Err(error),
+                _ => self.child(first)?.create_file(rest),
+            },
+            None => self.create_with(rel, OFlags::EXCL | OFlags::WRONLY),
+        }
+    }
+
+    /// Opens a file for reading and writing, creating it if need be.
+    pub(crate) fn open_or_create(&self, name: &str) -> Result<FileHandle, Error> {
+        self.create_with(name, OFlags::RDWR)
+    }
+
+    fn create_with(&self, name: &str, flags: OFlags) -> Result<FileHandle, Error> {
+        let path = self.path.join(name);
+        let flags = flags | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(0o666);
+        let fd = self.make(Op::Create, &path, || rustix::fs::openat(&self.fd, name, flags, mode))?;
+        Ok(FileHandle::new(fd, path, self.hook.clone()))
+    }
+
+    /// Makes a directory; the mode follows the umask.
+    pub(crate) fn make_dir(&self, name: impl AsRef<OsStr>) -> Result<(), Error> {
+        let name = name.as_ref();
+        let mode = Mode::from_raw_mode(0o777);
+        self.make(Op::MakeDir, &self.path.join(name), || rustix::fs::mkdirat(&self.fd, name, mode))
+    }
+
+    pub(crate) fn sync(&self) -> Result<(), Error> {
+        self.make(Op::SyncDir, &self.path, || rustix::fs::fsync(&self.fd))
+    }
+
+    /// All names, in the order the kernel gives them.
+    pub(crate) fn list(&self) -> Result<Vec<OsString>, Error> {
+        self.make(Op::List, &self.path, || {
+            let mut names = Vec::new();
+            for entry in rustix::fs::Dir::read_from(&self.fd)? {
+                let entry = entry?;
+                let name = entry.file_name().to_bytes();
+                if name != b"." && name != b".." {
+                    names.push(OsStr::from_bytes(name).to_owned());
+                }
+            }
+            Ok(names)
+        })
+    }
+
+    /// What `name` is; `None` when there is no such entry.
+    pub(crate) fn kind(&self, name: impl AsRef<OsStr>) -> Result<Option<Kind>, Error> {
+        let name = name.as_ref();
+        let stat = self.make(Op::Stat, &self.path.join(name), || {
+            match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Err(Errno::NOENT) => Ok(None),
+                other => other.map(Some),
+            }
+        })?;
+        Ok(stat.map(|stat| match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Kind::File,
+            FileType::Directory => Kind::Dir,
+            _ => Kind::Other,
+        }))
+    }
+
+    /// Renames `from` to `to` (in `target`), which must not exist.
+    pub(crate) fn rename_to(&self, from: &OsStr, target: &Self, to: &OsStr) -> Result<(), Error> {
+        self.make(Op::Rename, &self.path.join(from), || {
+            match rustix::fs::renameat_with(&self.fd, from, &target.fd, to, RenameFlags::NOREPLACE) {
+                // A file system without the flag: the lock is ours, so looking first is as good.
+                Err(Errno::INVAL | Errno::NOSYS) => {
+                    match rustix::fs::statat(&target.fd, to, AtFlags::SYMLINK_NOFOLLOW) {
+                        Err(Errno::NOENT) => rustix::fs::renameat(&self.fd, from, &target.fd, to),
+                        Ok(_) => Err(Errno::EXIST),
+                        Err(errno) => Err(errno),
+                    }
+                }
+                other => other,
+            }
+        })
+    }
+
+    pub(crate) fn rename(&self, from: &OsStr, to: &OsStr) -> Result<(), Error> {
+        self.rename_to(from, self, to)
+    }
+
+    /// Swaps two names in one step.
+    pub(crate) fn exchange(&self, a: &OsStr, b: &OsStr) -> Result<(), Error> {
+        self.make(Op::Exchange, &self.path.join(b), || {
+            rustix::fs::renameat_with(&self.fd, a, &self.fd, b, RenameFlags::EXCHANGE)
+        })
+    }
+
+    /// Removes `name` and all below it, never following a link.
+    pub(crate) fn remove_tree(&self, name: &OsStr) -> Result<(), Error> {
+        let path = self.path.join(name);
+        match self.kind(name)? {
+            None => Ok(()),
+            Some(Kind::Dir) => {
+                let child = self.child(name)?;
+                for inner in child.list()? {
+                    child.remove_tree(&inner)?;
+                }
+                self.make(Op::RemoveDir, &path, || rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR))
+            }
+            Some(Kind::File | Kind::Other) => {
+                self.make(Op::Unlink, &path, || rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()))
+            }
+        }
+    }
+
+    /// Bytes an unprivileged writer may still use.
+    pub(crate) fn free_bytes(&self) -> Result<u64, Error> {
+        self.make(Op::Space, &self.path, || syscall::free(self.fd.as_fd()))
+    }
+
+    /// Takes a lock on the directory itself; `false` when somebody holds one that excludes it.
+    pub(crate) fn try_lock(&self, exclusive: bool) -> Result<bool, Error> {
+        syscall::try_lock(&self.hook, self.fd.as_fd(), &self.path, exclusive)
+    }
+
+    fn make<T>(&self, op: Op, path: &Path, call: impl FnMut() -> rustix::io::Result<T>) -> Result<T, Error> {
+        syscall::make(&self.hook, op, path, call).map_err(|error| syscall::explain(error, self.fd.as_fd(), 0))
+    }
+}

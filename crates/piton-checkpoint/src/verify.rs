@@ -1,0 +1,104 @@
+//! Comparing a checkpoint's files with its manifest.
+
+use rustix::io::Errno;
+use walkdir::WalkDir;
+
+use crate::checkpoint::Checkpoint;
+use crate::damage::{BadFile, Damage};
+use crate::dir::Dir;
+use crate::error::Error;
+use crate::file::FileHandle;
+use crate::manifest::FileEntry;
+use crate::name::MANIFEST;
+
+/// The result of [`Checkpoint::verify`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Every file that is missing or differs, ascending by path.
+    pub bad: Vec<BadFile>,
+    /// Files that the manifest does not list. They harm nothing that is read through the manifest, so a note or an
+    /// `.nfs` file left in a checkpoint does not invalidate it.
+    pub extra: Vec<String>,
+}
+
+impl Report {
+    /// True when every listed file is as it was written.
+    pub fn is_valid(&self) -> bool {
+        self.bad.is_empty()
+    }
+}
+
+/// How much of each file is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// Presence, type and size.
+    Sizes,
+    /// All bytes.
+    Bytes,
+}
+
+impl Checkpoint {
+    /// Reads every file and names all that are damaged.
+    ///
+    /// # Errors
+    /// Only when the machine fails (too many open files, no permission); damage is in the report.
+    pub fn verify(&self) -> Result<Report, Error> {
+        Ok(Report { bad: self.bad_files(Depth::Bytes)?, extra: self.extra_files()? })
+    }
+
+    pub(crate) fn bad_files(&self, depth: Depth) -> Result<Vec<BadFile>, Error> {
+        let mut bad = Vec::new();
+        for entry in &self.manifest().files {
+            if let Some(damage) = damage(self.dir(), entry, depth)? {
+                bad.push(BadFile { path: entry.path.clone(), damage });
+            }
+        }
+        Ok(bad)
+    }
+
+    fn extra_files(&self) -> Result<Vec<String>, Error> {
+        let mut extra = Vec::new();
+        for found in WalkDir::new(self.path()).min_depth(1).sort_by_file_name() {
+            let found = found.map_err(|source| Error::Walk { path: self.path().to_owned(), source })?;
+            let inside = found.path().strip_prefix(self.path()).unwrap_or(found.path());
+            let inside = inside.to_string_lossy().into_owned();
+            if !found.file_type().is_dir() && inside != MANIFEST && self.manifest().file(&inside).is_none() {
+                extra.push(inside);
+            }
+        }
+        Ok(extra)
+    }
+}
+
+/// Opens a listed file if its type and size are right.
+pub(crate) fn open_sized(dir: &Dir, entry: &FileEntry) -> Result<Result<FileHandle, Damage>, Error> {
+    let file = match dir.open_file(&entry.path) {
+        Ok(file) => file,
+        Err(error) if error.is(Errno::NOENT) => return Ok(Err(Damage::Missing)),
+        Err(error) if [Errno::LOOP, Errno::NOTDIR, Errno::NXIO].iter().any(|e| error.is(*e)) => {
+            return Ok(Err(Damage::NotAFile));
+        }
+        Err(error) if error.is(Errno::IO) => return Ok(Err(Damage::Unreadable(Errno::IO.raw_os_error()))),
+        Err(error) => return Err(error),
+    };
+    Ok(match file.size()? {
+        None => Err(Damage::NotAFile),
+        Some(found) if found != entry.size => Err(Damage::Size { expected: entry.size, found }),
+        Some(_) => Ok(file),
+    })
+}
+
+fn damage(dir: &Dir, entry: &FileEntry, depth: Depth) -> Result<Option<Damage>, Error> {
+    let file = match open_sized(dir, entry)? {
+        Ok(file) => file,
+        Err(damage) => return Ok(Some(damage)),
+    };
+    if depth == Depth::Sizes {
+        return Ok(None);
+    }
+    match file.digest(|_| ()) {
+        Ok(found) => Ok(entry.first_difference(&found).map(|offset| Damage::Checksum { offset })),
+        Err(error) if error.is(Errno::IO) => Ok(Some(Damage::Unreadable(Errno::IO.raw_os_error()))),
+        Err(error) => Err(error),
+    }
+}
