@@ -114,6 +114,7 @@ fn hint(source: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "; choose a work_dir that this user can write"
         }
+        io::ErrorKind::AlreadyExists => "; a file is in the way: rename it or choose another work_dir",
         io::ErrorKind::NotADirectory => "; a part of that path is a file, not a folder",
         _ => "",
     }

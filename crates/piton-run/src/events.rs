@@ -133,6 +133,8 @@ pub struct TimedEvent {
 pub struct EventLog {
     path: PathBuf,
     file: File,
+    /// The file ends in the middle of a line.
+    torn: bool,
     clock: Arc<dyn Clock>,
 }
 
@@ -142,26 +144,24 @@ impl EventLog {
         create_dir_all_synced(parent(path))?;
         let open = || OpenOptions::new().read(true).append(true).create(true).open(path);
         let mut file = open().map_err(Error::io("open", path))?;
-        if is_torn(&mut file).map_err(Error::io("read", path))? {
-            file.write_all(b"\n").map_err(Error::io("append to", path))?;
-        }
+        let torn = is_torn(&mut file).map_err(Error::io("read", path))?;
         sync_dir(parent(path))?;
-        Ok(Self { path: path.to_path_buf(), file, clock })
+        Ok(Self { path: path.to_path_buf(), file, torn, clock })
     }
 
     /// Writes and syncs one line.
     pub fn append(&mut self, event: Event) -> Result<()> {
         let timed = TimedEvent { time: rfc3339(self.clock.now()), event };
-        let mut line = serde_json::to_vec(&timed).map_err(|source| Error::Json {
+        let mut line = if self.torn { vec![b'\n'] } else { Vec::new() };
+        serde_json::to_writer(&mut line, &timed).map_err(|source| Error::Json {
             path: self.path.clone(),
             line: 1,
             source,
         })?;
         line.push(b'\n');
-        self.file
-            .write_all(&line)
-            .and_then(|()| self.file.sync_data())
-            .map_err(Error::io("append to", &self.path))
+        let outcome = self.file.write_all(&line).and_then(|()| self.file.sync_data());
+        self.torn = outcome.is_err();
+        outcome.map_err(Error::io("append to", &self.path))
     }
 }
 

@@ -25,7 +25,9 @@ pub trait Tracker {
 pub struct JsonlTracker {
     path: PathBuf,
     file: File,
+    /// Bytes of whole lines; the file is longer only between a failed write and its repair.
     len: u64,
+    torn: bool,
     steps: Vec<u64>,
     repair: Repair,
 }
@@ -68,7 +70,14 @@ impl JsonlTracker {
         let open = || OpenOptions::new().append(true).create(true).open(path);
         let file = open().map_err(Error::io("open", path))?;
         sync_dir(dir)?;
-        Ok(Self { path: path.to_path_buf(), file, len: kept.len() as u64, steps: kept_steps, repair })
+        Ok(Self {
+            path: path.to_path_buf(),
+            file,
+            len: kept.len() as u64,
+            torn: false,
+            steps: kept_steps,
+            repair,
+        })
     }
 
     /// What opening it took out.
@@ -94,14 +103,21 @@ impl JsonlTracker {
             return Err(Error::StepOrder { path: self.path.clone(), step, last });
         }
         let line = line(step, metrics, &self.path)?;
-        if let Err(source) = self.file.write_all(&line).and_then(|()| self.file.sync_data()) {
-            // Take a half-written line back, so that the step can be tried again; open() repairs it if this fails.
-            let _ = self.file.set_len(self.len);
-            return Err(Error::Io { op: "append to", path: self.path.clone(), source });
-        }
+        self.write(&line).map_err(Error::io("append to", &self.path))?;
         self.len += line.len() as u64;
         self.steps.push(step);
         Ok(())
+    }
+
+    fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        if self.torn {
+            self.file.set_len(self.len)?;
+        }
+        self.torn = true;
+        let outcome = self.file.write_all(line).and_then(|()| self.file.sync_data());
+        // A half-written line is taken back at once; where that fails too, before the next one.
+        self.torn = outcome.is_err() && self.file.set_len(self.len).is_err();
+        outcome
     }
 }
 
