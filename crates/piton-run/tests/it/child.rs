@@ -28,7 +28,7 @@ pub(crate) fn is_child() -> bool {
 }
 
 pub(crate) fn say(line: &str) {
-    writeln!(std::io::stderr(), "say {line}").unwrap();
+    std::io::stderr().write_all(format!("say {line}\n").as_bytes()).unwrap();
 }
 
 /// Blocks until the parent says `go`.
