@@ -34,7 +34,14 @@ pub struct SampleParams {
 
 impl Default for SampleParams {
     fn default() -> Self {
-        Self { max_tokens: 2048, min_tokens: 0, temperature: 1.0, top_k: 0, top_p: 1.0, stop_token_ids: Vec::new() }
+        Self {
+            max_tokens: 2048,
+            min_tokens: 0,
+            temperature: 1.0,
+            top_k: 0,
+            top_p: 1.0,
+            stop_token_ids: Vec::new(),
+        }
     }
 }
 
@@ -45,7 +52,9 @@ impl SampleParams {
     /// The first key whose value has no meaning.
     pub fn check(&self) -> Result<(), String> {
         if self.max_tokens == 0 {
-            return Err("sample_params.max_tokens is 0: write the number of tokens a response may have".into());
+            return Err(
+                "sample_params.max_tokens is 0: write the number of tokens a response may have".into()
+            );
         }
         if self.min_tokens > self.max_tokens {
             return Err(format!(
@@ -60,7 +69,10 @@ impl SampleParams {
             ));
         }
         if !(self.top_p > 0.0 && self.top_p <= 1.0) {
-            return Err(format!("sample_params.top_p is {}: write a number above 0 and at most 1", self.top_p));
+            return Err(format!(
+                "sample_params.top_p is {}: write a number above 0 and at most 1",
+                self.top_p
+            ));
         }
         Ok(())
     }

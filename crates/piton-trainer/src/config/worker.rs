@@ -8,7 +8,8 @@ mod loss;
 mod optim;
 
 pub use loss::{GrpoLossConfig, KlLossType, PolicyLossConfig, PolicyLossType};
-pub use optim::{AdamWConfig, LrConfig, LrType};
+pub use optim::AdamWConfig;
+pub use piton_algo::{LrConfig, LrType};
 
 /// Settings of the train worker, named as in the reference.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -46,13 +47,17 @@ impl WorkerConfig {
     /// One message a bad field: its key below this struct, what was found and what to write instead.
     pub fn check(&self) -> Result<(), Vec<String>> {
         let mut faults = self.optim_cfg.faults();
-        faults.extend(self.lr_cfg.faults());
+        faults.extend(self.lr_cfg.faults().into_iter().map(|fault| format!("lr_cfg.{fault}")));
         faults.extend(self.loss_cfg.faults());
         if self.optimizer_steps == 0 {
-            faults.push("optimizer_steps is 0: write the number of updates per train step, 1 or more".to_owned());
+            faults.push(
+                "optimizer_steps is 0: write the number of updates per train step, 1 or more".to_owned(),
+            );
         }
         if self.pack_max_length == 0 {
-            faults.push("pack_max_length is 0: write the number of tokens one forward pass may have".to_owned());
+            faults.push(
+                "pack_max_length is 0: write the number of tokens one forward pass may have".to_owned(),
+            );
         }
         if faults.is_empty() { Ok(()) } else { Err(faults) }
     }

@@ -78,14 +78,24 @@ impl GrpoLossConfig {
             }
         };
         let (low, high) = (policy.cliprange_low, policy.cliprange_high);
-        check("policy_loss_cfg.cliprange_low", low, (0.0..=1.0).contains(&low), "a number from 0 to 1, such as 0.2");
+        check(
+            "policy_loss_cfg.cliprange_low",
+            low,
+            (0.0..=1.0).contains(&low),
+            "a number from 0 to 1, such as 0.2",
+        );
         check("policy_loss_cfg.cliprange_high", high, high >= 0.0, "0 or a positive number, such as 0.2");
         let c = policy.clip_ratio_c;
         check("policy_loss_cfg.clip_ratio_c", c, c > 1.0, "a number above 1, such as 3");
         let (min, max) = (policy.log_prob_diff_min, policy.log_prob_diff_max);
         check("policy_loss_cfg.log_prob_diff_min", min, min <= 0.0, "0 or a negative number, such as -20");
         check("policy_loss_cfg.log_prob_diff_max", max, max >= 0.0, "0 or a positive number, such as 20");
-        check("kl_loss_coef", self.kl_loss_coef, self.kl_loss_coef >= 0.0, "0 or a positive number, such as 0.001");
+        check(
+            "kl_loss_coef",
+            self.kl_loss_coef,
+            self.kl_loss_coef >= 0.0,
+            "0 or a positive number, such as 0.001",
+        );
         if self.use_kl_loss && self.kl_loss_type.is_none() {
             faults.push(
                 "loss_cfg.kl_loss_type is absent but use_kl_loss is true: write \"k1\", \"abs\", \"k2\" or \"k3\"".to_owned(),
