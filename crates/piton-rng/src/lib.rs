@@ -34,14 +34,14 @@
 //!
 //! # What it costs
 //!
-//! Medians of `cargo bench -p piton-rng` on one core of a 2-core x86-64 machine that was also building:
+//! Fastest samples of `cargo bench -p piton-rng` on one core of a 2-core x86-64 machine that other work shared:
 //!
 //! | what | time |
 //! |---|---|
 //! | a stream from a kept `Domain` and its first draw (one block) | 18 ns |
-//! | the same with the name hashed each time | 206 ns |
+//! | the same with the name hashed each time | 205 ns |
 //! | `next_u64` within a stream | 4 ns |
-//! | `standard_normal` | 38 ns |
+//! | `standard_normal` | 37 ns |
 //!
 //! # What it does not do
 //!
