@@ -1,0 +1,98 @@
+//! What `--help` prints.
+
+use anyhow::{Result, bail};
+
+/// The commands, in the order of [`all`].
+pub(crate) const COMMANDS: [&str; 6] = ["train", "test", "setup", "bench", "fixtures", "ci"];
+
+const ALL: &str = "\
+Piton: set-up, training, tests and CI
+
+  cargo xtask train [RECIPE] [ARGS…]        train; with no argument, the default recipe
+  cargo xtask test [--interop] [-- ARGS…]   run every Rust test, and with --interop the Python ones
+  cargo xtask setup [--interop]             provide libtorch, and with --interop Python's packages
+  cargo xtask bench [NAME]                  run the benchmarks
+  cargo xtask fixtures NAME                 make a fixture again: prompts, tokenizer, model or golden
+  cargo xtask ci                            what the CI runs
+
+  cargo xtask COMMAND --help                more about one of them
+
+Every command first provides what it needs. The first one fetches libtorch 2.13.0 (540 MB, once for all
+checkouts of this version) and compiles its bindings; both take minutes and say so.";
+
+const TRAIN: &str = "\
+cargo xtask train [RECIPE] [ARGS…]
+
+Provides libtorch, builds in release mode and becomes `piton train` with the same arguments;
+`cargo xtask train hrl-high ARGS…` becomes `piton hrl-high ARGS…`. `cargo xtask train --help` is the help of
+`piton train`, with all its arguments.";
+
+const TEST: &str = "\
+cargo xtask test [--interop] [-- ARGS…]
+
+Builds the binaries, runs every test of the workspace (with cargo-nextest where it is installed, else with
+cargo test), then every doctest.
+
+  --interop   also run the tests that compare with Python packages (torch, transformers, trl). Makes a
+              Python environment in the cache the first time: several GB. PITON_PYTHON=PYTHON uses yours
+  ARGS        go to `cargo nextest run` (or `cargo test`), for example the name of a test";
+
+const SETUP: &str = "\
+cargo xtask setup [--interop] [--keep-wheels]
+
+Provides libtorch 2.13.0 for the CPU: three wheels from the package index that pip uses, checked by hash,
+of which six libraries and the headers are kept in ${XDG_CACHE_HOME:-~/.cache}/piton and linked as
+.cargo/libtorch. Afterwards plain cargo commands, rust-analyzer and the built binaries find it by themselves.
+An interrupted download goes on with the next wheel. Linux on x86-64 only.
+
+  --interop       also make the Python environment of fixtures/python/requirements.txt (several GB)
+  --keep-wheels   keep the wheels in the cache, for example to carry them to a machine without network
+
+Instead of the download:
+  LIBTORCH=DIR             your own libtorch 2.13.0, CUDA builds included
+  LIBTORCH_USE_PYTORCH=1   the libtorch of the torch 2.13.0 that python3 imports
+  PIP_FIND_LINKS=DIR       a folder that holds the wheels (with PIP_NO_INDEX=1 where there is no network)";
+
+const BENCH: &str = "\
+cargo xtask bench [NAME]
+
+Runs the benchmarks of every crate, or those whose name contains NAME. The ones that compare with Python
+packages use the environment of `cargo xtask setup --interop`.";
+
+const FIXTURES: &str = "\
+cargo xtask fixtures NAME
+
+Makes committed test data again, from the scripts beside it. A run that changes nothing leaves git clean.
+
+  prompts     fixtures/prompts: tasks of reasoning-gym as JSONL rows
+  tokenizer   fixtures/models: the tokenizer files
+  model       fixtures/models: the starting weights, by supervised warm-up (minutes)
+  golden      fixtures/golden: numbers of PyTorch, numpy and transformers; `golden NAME` makes one of them";
+
+const CI: &str = "\
+cargo xtask ci
+
+Formatting, clippy and documentation without a warning, every crate checked alone, then
+`cargo xtask test --interop`. Stops at the first failure and prints the command that repeats it.";
+
+/// Prints the overview.
+pub(crate) fn all() -> Result<()> {
+    println!("{ALL}");
+    Ok(())
+}
+
+/// Prints the page of one command.
+pub(crate) fn of(command: &str) -> Result<()> {
+    let page = match command {
+        "train" => TRAIN,
+        "test" => TEST,
+        "setup" => SETUP,
+        "bench" => BENCH,
+        "fixtures" => FIXTURES,
+        "ci" => CI,
+        "help" | "--help" | "-h" => ALL,
+        other => bail!("no command '{other}'; the commands are {}", COMMANDS.join(", ")),
+    };
+    println!("{page}");
+    Ok(())
+}
