@@ -40,6 +40,11 @@ impl Dir {
         Ok(Self { fd, path: path.to_owned(), hook })
     }
 
+    /// The same open directory under the name it was given since.
+    pub(crate) fn renamed(self, path: PathBuf) -> Self {
+        Self { path, ..self }
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -80,7 +85,7 @@ impl Dir {
     pub(crate) fn create_file(&self, rel: &str) -> Result<FileHandle, Error> {
         match rel.split_once('/') {
             Some((first, rest)) => match self.make_dir(first) {
-                Err(error) if !error.is(Errno::EXIST) => return Err(error),
+                Err(error) if !error.is(Errno::EXIST) => Err(error),
                 _ => self.child(first)?.create_file(rest),
             },
             None => self.create_with(rel, OFlags::EXCL | OFlags::WRONLY),

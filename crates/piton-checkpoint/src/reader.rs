@@ -59,7 +59,7 @@ impl Reader {
             let found = self.discover_among(&steps)?;
             // A writer may prune what is being read. If the names changed, the verdicts may be about a moment that
             // never was, so look again.
-            if found.rejected.is_empty() && found.valid.is_some() == !steps.is_empty() {
+            if found.rejected.is_empty() && found.valid.is_none() == steps.is_empty() {
                 return Ok(found);
             }
             if attempt == ATTEMPTS || self.steps()? == steps {

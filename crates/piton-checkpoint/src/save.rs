@@ -110,7 +110,7 @@ impl Store {
             }
             Publish::Exchange => self.dir().exchange(stage.name(), &name)?,
         }
-        stage.disarm();
+        let dir = stage.take_dir(self.root().join(&name))?;
         self.sure.remove(&step);
         if let Err(source) = self.dir().sync() {
             self.uncertain = Some(step);
@@ -123,6 +123,6 @@ impl Store {
             let gone = gone.and_then(|()| self.dir().remove_tree(stage.trash()));
             self.note(gone);
         }
-        Ok(Checkpoint::from_parts(self.dir().child(&name)?, manifest))
+        Ok(Checkpoint::from_parts(dir, manifest))
     }
 }

@@ -15,7 +15,7 @@ pub(crate) fn seal(stage: &mut Stage, mut manifest: Manifest) -> Result<Manifest
     if let Some(failed) = stage.failed.take() {
         return Err(failed);
     }
-    if let Some(name) = stage.open.take() {
+    if let Some(name) = stage.unfinished.pop_first() {
         return Err(Error::Unfinished { name });
     }
     let dirs = take_in(stage)?;

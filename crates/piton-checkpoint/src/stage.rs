@@ -1,6 +1,6 @@
 //! A save in progress: a directory beside its final place.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ pub struct Stage {
     path: PathBuf,
     pub(crate) written: BTreeMap<String, Digest>,
     pub(crate) unsynced: Vec<FileHandle>,
-    pub(crate) open: Option<String>,
+    pub(crate) unfinished: BTreeSet<String>,
     pub(crate) failed: Option<Error>,
 }
 
@@ -75,7 +75,7 @@ impl Stage {
         let invalid = |reason| Error::InvalidPath { name: path.to_owned(), reason };
         name::check_path(path).map_err(invalid)?;
         let file = self.opened()?.create_file(path)?;
-        self.open = Some(path.to_owned());
+        self.unfinished.insert(path.to_owned());
         let digester = Digester::default();
         Ok(StageFile { stage: self, name: path.to_owned(), file, digester, buffer: Vec::new() })
     }
@@ -114,7 +114,7 @@ impl Stage {
             dir: None,
             written: BTreeMap::new(),
             unsynced: Vec::new(),
-            open: None,
+            unfinished: BTreeSet::new(),
             failed: None,
         };
         stage.dir = Some(root.child(&stage.name)?);
@@ -133,9 +133,10 @@ impl Stage {
         &self.trash
     }
 
-    /// Ends the stage's claim on its directory: it now has another name, or waits for the next sweep.
-    pub(crate) fn disarm(&mut self) {
-        self.dir = None;
+    /// Gives the directory away: it now has the name `path`, and the stage no longer removes it.
+    pub(crate) fn take_dir(&mut self, path: PathBuf) -> Result<Dir, Error> {
+        let dir = self.dir.take().map(|dir| dir.renamed(path));
+        dir.ok_or_else(|| Error::call(Op::OpenDir, &self.path, Errno::BADF))
     }
 
     pub(crate) fn sync_files(&mut self) -> Result<(), Error> {
@@ -170,7 +171,7 @@ impl StageFile<'_> {
         let rest = std::mem::take(&mut self.buffer);
         self.put_block(&rest)?;
         let Self { stage, name, file, digester, .. } = self;
-        stage.open = None;
+        stage.unfinished.remove(&name);
         stage.written.insert(name, digester.finish());
         stage.unsynced.push(file);
         if stage.unsynced.len() >= MAX_UNSYNCED { stage.sync_files() } else { Ok(()) }

@@ -1,0 +1,14 @@
+//! The store, through its public interface.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop where it is")]
+
+mod commit;
+mod damage;
+mod discover;
+mod faults;
+mod format;
+mod kill;
+mod lock;
+mod prune;
+mod rollback;
+mod support;

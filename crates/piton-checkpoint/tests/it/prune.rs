@@ -1,0 +1,77 @@
+//! Deleting old checkpoints.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use piton_checkpoint::{Keep, plan};
+
+use crate::support::{assert_filled, last, names, no_pins, open, read, save, store_with};
+
+#[test]
+fn keeps_the_highest_numbers_not_the_highest_strings() {
+    let valid = (1..=12).chain([100, 99_999, 100_000]).collect();
+    let plan = plan(&valid, last(3), &no_pins());
+    assert_eq!(plan.keep, [100, 99_999, 100_000].into());
+    assert_eq!(plan.remove, (1..=12).collect());
+}
+
+#[test]
+fn keep_all_and_a_keep_larger_than_the_store_remove_nothing() {
+    let valid = [1, 2].into();
+    assert!(plan(&valid, Keep::All, &no_pins()).remove.is_empty());
+    assert!(plan(&valid, last(3), &no_pins()).remove.is_empty());
+}
+
+#[test]
+fn the_list_is_the_directory_so_a_restart_prunes_what_another_process_wrote() {
+    let temp = tempfile::tempdir().unwrap();
+    for step in 1..=5 {
+        let mut store = open(temp.path());
+        save(&mut store, step).unwrap();
+        let pruned = store.prune(last(1), &no_pins()).unwrap();
+        assert_eq!(pruned.kept, [step]);
+        assert_eq!(names(temp.path()), [format!("ckpt-step-{step}")]);
+    }
+}
+
+#[test]
+fn pinned_steps_stay() {
+    let temp = tempfile::tempdir().unwrap();
+    store_with(temp.path(), 1..=4);
+    let pin = read(temp.path()).at(1).unwrap().pin().unwrap();
+    let mut store = open(temp.path());
+    let pruned = store.prune(last(1), &[2].into()).unwrap();
+    assert_eq!((pruned.removed, pruned.kept, pruned.pinned), (vec![3], vec![1, 2, 4], vec![1]));
+    drop(pin);
+    assert_eq!(store.prune(last(1), &no_pins()).unwrap().removed, [1, 2]);
+}
+
+#[test]
+fn damaged_checkpoints_neither_count_nor_go() {
+    let temp = tempfile::tempdir().unwrap();
+    store_with(temp.path(), 1..=3);
+    // The newest has its sizes but not its bytes: a process that did not write it must read it before it trusts it.
+    fs::write(temp.path().join("ckpt-step-3/train_state.json"), "{\"cur_step\": 4}\n").unwrap();
+    fs::create_dir(temp.path().join("ckpt-step-9")).unwrap();
+    let pruned = open(temp.path()).prune(last(1), &no_pins()).unwrap();
+    assert_eq!((pruned.removed, pruned.kept), (vec![1], vec![2]));
+    assert_eq!(names(temp.path()), ["ckpt-step-2", "ckpt-step-3", "ckpt-step-9"]);
+    assert_filled(&read(temp.path()).latest().unwrap().unwrap());
+}
+
+#[test]
+fn foreign_names_and_what_links_point_to_are_untouched() {
+    let temp = tempfile::tempdir().unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("precious"), b"precious").unwrap();
+    store_with(temp.path(), 1..=2);
+    fs::write(temp.path().join("notes.txt"), b"notes").unwrap();
+    fs::create_dir(temp.path().join("ckpt-step-1.bak")).unwrap();
+    symlink(outside.path(), temp.path().join("ckpt-step-1/weights/link")).unwrap();
+    symlink(outside.path(), temp.path().join(".trash-ckpt-step-0-00000000-1-1")).unwrap();
+    let pruned = open(temp.path()).prune(last(1), &no_pins()).unwrap();
+    assert_eq!(pruned.removed, [1]);
+    assert!(pruned.problems.is_empty(), "{:?}", pruned.problems);
+    assert_eq!(names(temp.path()), ["ckpt-step-1.bak", "ckpt-step-2", "notes.txt"]);
+    assert_eq!(fs::read(outside.path().join("precious")).unwrap(), b"precious");
+}
