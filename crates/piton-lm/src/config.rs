@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Map, Value};
+use tch::Kind;
 
 use crate::{Error, Result};
 
@@ -87,10 +88,10 @@ impl ModelConfig {
             raw: text.to_owned(),
         };
         let mut faults = fields.faults;
-        if config.head_dim % 2 != 0 {
+        if !config.head_dim.is_multiple_of(2) {
             faults.push(format!("head_dim is {}, which rotary embedding cannot halve", config.head_dim));
         }
-        if faults.is_empty() && config.num_attention_heads % config.num_key_value_heads != 0 {
+        if faults.is_empty() && !config.num_attention_heads.is_multiple_of(config.num_key_value_heads) {
             faults.push(format!(
                 "num_attention_heads ({}) is not a multiple of num_key_value_heads ({})",
                 config.num_attention_heads, config.num_key_value_heads
@@ -102,6 +103,22 @@ impl ModelConfig {
     /// The text this configuration was parsed from, byte for byte.
     pub fn raw(&self) -> &str {
         &self.raw
+    }
+
+    /// The dtype that the file names under `dtype` (transformers 5) or `torch_dtype`; f32 when it names none.
+    ///
+    /// # Errors
+    /// When it is not `float32`, `bfloat16` or `float16`.
+    pub fn dtype(&self) -> Result<Kind> {
+        let root: Value = serde_json::from_str(&self.raw).unwrap_or_default();
+        match root.get("dtype").or_else(|| root.get("torch_dtype")).and_then(Value::as_str) {
+            None | Some("float32") => Ok(Kind::Float),
+            Some("bfloat16") => Ok(Kind::BFloat16),
+            Some("float16") => Ok(Kind::Half),
+            Some(other) => {
+                Err(Error::Unsupported(format!("dtype is {other:?}; supported: float32, bfloat16, float16")))
+            }
+        }
     }
 
     /// Query heads that share one key and value head.
@@ -149,7 +166,7 @@ fn check_supported(root: &Map<String, Value>) -> Result<()> {
         if let Some(found) = root.get(key).filter(|found| !found.is_null())
             && !wanted.contains(found)
         {
-            let wanted = wanted.iter().map(Value::to_string).collect::<Vec<_>>().join(" or ");
+            let wanted = wanted.first().map_or_else(|| "null".to_owned(), Value::to_string);
             faults.push(format!("{key} is {found}, only {wanted} is computed"));
         }
     };
