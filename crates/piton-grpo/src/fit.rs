@@ -1,0 +1,125 @@
+//! One train step: log-probabilities before it, passes forward and backward, and the optimizer's updates.
+
+use piton_torch::AdamW;
+use piton_trainer::{FitContext, FitOutcome, GrpoLossConfig, TrainSample, WorkerConfig};
+use tch::{Kind, Tensor};
+
+use crate::Result;
+use crate::batch::{Update, plan};
+use crate::convert::{float, values};
+use crate::labels::Labels;
+use crate::loss::{kl_loss, policy_loss};
+use crate::metrics::{StepMetrics, UpdateFigures};
+use crate::policy::Policy;
+use crate::schedule::learning_rate;
+use crate::update::apply;
+
+/// Trains `policy` on one batch; either every update of the step is applied or none is.
+///
+/// A stop is seen between passes as long as no update was applied: the gradients are then dropped.
+pub(crate) fn fit(
+    policy: &mut Policy,
+    optimizer: &mut AdamW,
+    reference: Option<&Policy>,
+    config: &WorkerConfig,
+    batch: &[TrainSample],
+    context: FitContext<'_>,
+) -> Result<FitOutcome> {
+    let updates = plan(batch, config.optimizer_steps, config.pack_max_length)?;
+    let Some(old) = old_log_probs(policy, batch, &updates, context)? else {
+        return Ok(FitOutcome::Stopped);
+    };
+    let mut metrics = StepMetrics::default();
+    let mut applied = false;
+    for (at, (update, old)) in updates.iter().zip(old).enumerate() {
+        let mut old = old.into_iter();
+        let (mut loss, mut kl) = (0.0, 0.0);
+        for pass in &update.passes {
+            if !applied && context.stop.is_requested() {
+                policy.zero_grad()?;
+                return Ok(FitOutcome::Stopped);
+            }
+            let labels = Labels::new(batch, pass, policy.device())?;
+            let current_n = policy.log_probs(batch, pass, &labels)?;
+            // Before the step's first update the current policy is the old one.
+            let old_n = old.next().map_or_else(|| current_n.f_detach(), Ok)?;
+            let terms = Terms::new(&config.loss_cfg, &labels, &current_n, &old_n, || match reference {
+                Some(reference) => tch::no_grad(|| reference.log_probs(batch, pass, &labels)).map(Some),
+                None => Ok(None),
+            })?;
+            let tokens = float(update.trained_tokens);
+            loss += terms.backward(tokens)?;
+            kl += terms.kl / tokens;
+            metrics.add_tokens(
+                &values(&current_n)?,
+                &values(&old_n)?,
+                &labels.rollout_log_probs,
+                &config.loss_cfg.policy_loss_cfg,
+            );
+        }
+        let lr = learning_rate(config, context, at);
+        let (grad_norm, done) = apply(policy, optimizer, &config.optim_cfg, lr, loss, update.trained_tokens)?;
+        applied |= done;
+        let kl = reference.map(|_| kl);
+        metrics.add_update(UpdateFigures { loss, kl, grad_norm, lr, applied: done });
+    }
+    Ok(FitOutcome::Trained(metrics.finish()))
+}
+
+/// `[update][pass] [N]` log-probabilities under the weights before the step, for every update but the first, whose list is
+/// empty; `None` when a stop came.
+fn old_log_probs(
+    policy: &Policy,
+    batch: &[TrainSample],
+    updates: &[Update],
+    context: FitContext<'_>,
+) -> Result<Option<Vec<Vec<Tensor>>>> {
+    let _guard = tch::no_grad_guard();
+    let mut old = Vec::with_capacity(updates.len());
+    for (at, update) in updates.iter().enumerate() {
+        let mut of_update = Vec::new();
+        for pass in update.passes.iter().filter(|_| at > 0) {
+            if context.stop.is_requested() {
+                return Ok(None);
+            }
+            let labels = Labels::new(batch, pass, policy.device())?;
+            of_update.push(policy.log_probs(batch, pass, &labels)?);
+        }
+        old.push(of_update);
+    }
+    Ok(Some(old))
+}
+
+/// The loss of one pass, summed over its tokens.
+struct Terms {
+    sum: Tensor,
+    kl: f64,
+}
+
+impl Terms {
+    fn new(
+        config: &GrpoLossConfig,
+        labels: &Labels,
+        current_n: &Tensor,
+        old_n: &Tensor,
+        reference_n: impl FnOnce() -> Result<Option<Tensor>>,
+    ) -> Result<Self> {
+        let policy_n = policy_loss(current_n, old_n, &labels.advantages_n, &config.policy_loss_cfg)?;
+        let sum = policy_n.f_sum(Kind::Float)?;
+        match (config.kl_loss_type, reference_n()?) {
+            (Some(kind), Some(reference_n)) => {
+                let kl = kl_loss(current_n, &reference_n, kind)?.f_sum(Kind::Float)?;
+                let sum = sum.f_add(&kl.f_mul_scalar(config.kl_loss_coef)?)?;
+                Ok(Self { sum, kl: kl.f_double_value(&[])? })
+            }
+            _ => Ok(Self { sum, kl: 0.0 }),
+        }
+    }
+
+    /// Adds the gradient of the mean over the update's `tokens`; returns this pass's part of that mean.
+    fn backward(&self, tokens: f64) -> Result<f64> {
+        let loss = self.sum.f_div_scalar(tokens)?;
+        loss.f_backward()?;
+        Ok(loss.f_double_value(&[])?)
+    }
+}

@@ -1,0 +1,31 @@
+//! The end of an optimizer update: clip, then step or skip.
+
+use piton_torch::{AdamW, clip_grad_norm};
+use piton_trainer::AdamWConfig;
+
+use crate::Result;
+use crate::policy::Policy;
+
+/// Applies the gradients that `policy` has collected, and clears them; says their norm before clipping and whether the update
+/// was applied.
+///
+/// It is skipped when the loss or the norm is not finite, when the norm is above `skip_grad_norm_threshold`, and when no token
+/// was trained on: neither weights nor moments nor the step counter change then.
+pub(crate) fn apply(
+    policy: &mut Policy,
+    optimizer: &mut AdamW,
+    config: &AdamWConfig,
+    lr: f64,
+    loss: f64,
+    trained_tokens: usize,
+) -> Result<(f64, bool)> {
+    let grad_norm = clip_grad_norm(policy.params(), config.max_grad_norm)?;
+    let acceptable = config.skip_grad_norm_threshold.is_none_or(|threshold| grad_norm <= threshold);
+    let apply = loss.is_finite() && grad_norm.is_finite() && acceptable && trained_tokens > 0;
+    if apply {
+        optimizer.set_lr(lr)?;
+        optimizer.step(policy.params_mut())?;
+    }
+    policy.zero_grad()?;
+    Ok((grad_norm, apply))
+}
