@@ -1,1 +1,4 @@
 //! End-to-end tests.
+
+mod architecture;
+mod colocate_checkpoint;

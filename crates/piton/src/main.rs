@@ -1,2 +1,45 @@
-//! The command line of Piton.
-fn main() {}
+//! The `piton` command.
+
+use std::os::unix::process::CommandExt;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use piton::{Cli, Command};
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "the one place that prints errors")]
+fn complain(error: &anyhow::Error) {
+    eprintln!("error: {error:#}");
+}
+
+fn run() -> Result<()> {
+    let cli = Cli::parse();
+    match cli.command {
+        Command::Train(_) => become_trainer(),
+    }
+}
+
+/// Becomes `piton-llm`, with the same arguments, process id and process group.
+fn become_trainer() -> Result<()> {
+    piton_run::block_stop_signals().context("cannot hold signals back over the start of piton-llm")?;
+    let here = std::env::current_exe().context("cannot tell where this program is")?;
+    let trainer = here.with_file_name("piton-llm");
+    if !trainer.is_file() {
+        bail!(
+            "{} is missing: `cargo xtask train` builds both programs, or run `cargo build --release -p piton -p piton-llm`",
+            trainer.display()
+        );
+    }
+    let error = std::process::Command::new(&trainer).args(std::env::args_os().skip(1)).exec();
+    Err(error).with_context(|| format!("cannot start {}", trainer.display()))
+}
