@@ -30,7 +30,10 @@ fn model(stop: &Stop) -> Result<()> {
     let llm = executables.get("piton-llm").context("cargo built piton-llm, but did not say where")?;
     let mut warmup = Command::new(llm);
     cargo::clean(&mut warmup);
-    cargo::run(warmup.arg("warmup").current_dir(cargo::root()), stop)
+    warmup.args(["warmup", "fixtures/models/chain-sum"]);
+    warmup.args(["--train", "fixtures/prompts/chain_sum/warmup.jsonl"]);
+    warmup.args(["--held-out", "fixtures/prompts/chain_sum/heldout.jsonl"]);
+    cargo::run(warmup.current_dir(cargo::root()), stop)
 }
 
 /// Runs the scripts of `fixtures/golden` whose path contains `wanted`.

@@ -67,7 +67,10 @@ Makes committed test data again, from the scripts beside it. A run that changes 
   prompts     fixtures/prompts: tasks of reasoning-gym as JSONL rows
   tokenizer   fixtures/models: the tokenizer files
   model       fixtures/models: the starting weights, by supervised warm-up (minutes)
-  golden      fixtures/golden: numbers of PyTorch, numpy and transformers; `golden NAME` makes one of them";
+  golden      fixtures/golden: numbers of PyTorch, numpy and transformers; `golden NAME` runs the scripts
+              with NAME in their path
+
+The Python of `cargo xtask setup --interop` runs the scripts, or that of PITON_PYTHON.";
 
 const CI: &str = "\
 cargo xtask ci
