@@ -1,19 +1,20 @@
 //! A committed checkpoint, open for reading.
 
 use std::fs::File;
-use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 
-use crate::damage::{BadFile, Damage, ManifestDamage, Reason, Rejected};
+use crate::damage::{Damage, ManifestDamage, Reason, Rejected};
 use crate::dir::Dir;
 use crate::error::Error;
 use crate::file::FileHandle;
+use crate::hook::Op;
 use crate::manifest::{FileEntry, MAX_MANIFEST_BYTES, Manifest};
 use crate::name::{self, MANIFEST};
+use crate::verify;
 
 /// A checkpoint whose manifest is whole. Cheap to clone; holds its directory open.
 #[derive(Clone, Debug)]
@@ -25,7 +26,13 @@ pub struct Checkpoint {
 /// A promise that the checkpoint is not pruned while this lives, in any process.
 #[derive(Debug)]
 pub struct Pin {
-    _dir: Dir,
+    dir: Dir,
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.dir.unlock();
+    }
 }
 
 impl Checkpoint {
@@ -54,13 +61,15 @@ impl Checkpoint {
     /// # Errors
     /// [`Error::NoSuchFile`], or [`Error::Corrupt`] when size or hash differ.
     pub fn read(&self, path: &str) -> Result<Vec<u8>, Error> {
-        let entry = self.entry(path)?;
-        let file = self.open_sized(entry)?;
         let mut bytes = Vec::new();
+        let entry = self.entry(path)?;
         let size = usize::try_from(entry.size).unwrap_or(usize::MAX);
-        bytes.try_reserve_exact(size).map_err(|_| Error::call(crate::Op::Read, file.path(), Errno::NOMEM))?;
-        let found = file.digest(|block| bytes.extend_from_slice(block)).map_err(|e| self.unread(entry, e))?;
-        self.compare(entry, &found)?;
+        self.checked(entry, |file| {
+            // The file really has this size, but memory may not.
+            let reserved = bytes.try_reserve_exact(size);
+            reserved.map_err(|_| Error::call(Op::Read, file.path(), Errno::NOMEM))?;
+            verify::check_bytes(file, entry, |block| bytes.extend_from_slice(block))
+        })?;
         Ok(bytes)
     }
 
@@ -80,14 +89,9 @@ impl Checkpoint {
     /// As [`read`](Self::read).
     pub fn open_verified(&self, path: &str) -> Result<File, Error> {
         let entry = self.entry(path)?;
-        let handle = self.open_sized(entry)?;
-        let found = handle.digest(|_| ()).map_err(|error| self.unread(entry, error))?;
-        self.compare(entry, &found)?;
-        let shown = handle.path().to_owned();
-        let mut file = handle.into_file();
-        let rewound = file.seek(SeekFrom::Start(0));
-        rewound.map_err(|source| Error::Io { op: crate::Op::Read, path: shown, source })?;
-        Ok(file)
+        let file = self.checked(entry, |file| verify::check_bytes(file, entry, |_| ()))?;
+        file.rewind()?;
+        Ok(file.into_file())
     }
 
     /// The path of a file, after all of it was checked: for libraries that open files by name.
@@ -106,7 +110,7 @@ impl Checkpoint {
     pub fn pin(&self) -> Result<Pin, Error> {
         let dir = self.dir.again()?;
         if dir.try_lock(false)? {
-            return Ok(Pin { _dir: dir });
+            return Ok(Pin { dir });
         }
         let root = self.path().parent().unwrap_or(Path::new("")).to_owned();
         Err(Error::NoSuchStep { step: self.step(), root, there: Vec::new() })
@@ -147,30 +151,20 @@ impl Checkpoint {
         })
     }
 
-    fn open_sized(&self, entry: &FileEntry) -> Result<FileHandle, Error> {
-        match crate::verify::open_sized(&self.dir, entry)? {
-            Ok(file) => Ok(file),
-            Err(damage) => Err(self.corrupt(entry, damage)),
-        }
-    }
-
-    fn compare(&self, entry: &FileEntry, found: &crate::hash::Digest) -> Result<(), Error> {
-        match entry.first_difference(found) {
-            None => Ok(()),
-            Some(offset) => Err(self.corrupt(entry, Damage::Checksum { offset })),
-        }
-    }
-
-    fn unread(&self, entry: &FileEntry, error: Error) -> Error {
-        match error.errno() {
-            Some(errno) if error.is(Errno::IO) => self.corrupt(entry, Damage::Unreadable(errno)),
-            _ => error,
-        }
-    }
-
-    fn corrupt(&self, entry: &FileEntry, damage: Damage) -> Error {
-        let BadFile { path, damage } = BadFile { path: entry.path.clone(), damage };
-        Error::Corrupt { step: self.step(), path: self.path().join(path), damage }
+    /// Opens a file and gives it back if `check` finds no damage.
+    fn checked(
+        &self,
+        entry: &FileEntry,
+        check: impl FnOnce(&FileHandle) -> Result<Option<Damage>, Error>,
+    ) -> Result<FileHandle, Error> {
+        let damage = match verify::open_sized(&self.dir, entry)? {
+            Ok(file) => match check(&file)? {
+                None => return Ok(file),
+                Some(damage) => damage,
+            },
+            Err(damage) => damage,
+        };
+        Err(Error::Corrupt { step: self.step(), path: self.path().join(&entry.path), damage })
     }
 }
 
@@ -189,8 +183,8 @@ fn read_manifest(dir: &Dir) -> Result<Result<Manifest, ManifestDamage>, Error> {
         Some(_) => {}
     }
     let mut bytes = Vec::new();
-    match file.digest(|block| bytes.extend_from_slice(block)) {
-        Ok(_) => Ok(Manifest::decode(&bytes)),
+    match file.blocks(|block| bytes.extend_from_slice(block)) {
+        Ok(()) => Ok(Manifest::decode(&bytes)),
         Err(error) if error.is(Errno::IO) => Ok(Err(ManifestDamage::Unreadable(Errno::IO.raw_os_error()))),
         Err(error) => Err(error),
     }

@@ -203,6 +203,10 @@ impl Dir {
         syscall::try_lock(&self.hook, self.fd.as_fd(), &self.path, exclusive)
     }
 
+    pub(crate) fn unlock(&self) {
+        syscall::unlock(self.fd.as_fd());
+    }
+
     fn make<T>(&self, op: Op, path: &Path, call: impl FnMut() -> rustix::io::Result<T>) -> Result<T, Error> {
         syscall::make(&self.hook, op, path, call).map_err(|error| syscall::explain(error, self.fd.as_fd(), 0))
     }

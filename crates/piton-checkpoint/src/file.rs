@@ -59,19 +59,28 @@ impl FileHandle {
         })
     }
 
-    /// Reads from here to the end, giving each block to `take`, and returns the digest of all of it.
-    pub(crate) fn digest(&self, mut take: impl FnMut(&[u8])) -> Result<Digest, Error> {
-        let mut digester = Digester::default();
+    /// Reads from here to the end in blocks.
+    pub(crate) fn blocks(&self, mut take: impl FnMut(&[u8])) -> Result<(), Error> {
         let mut buffer = vec![0; BLOCK_BYTES];
         loop {
             match self.read(&mut buffer)? {
-                0 => return Ok(digester.finish()),
-                count => {
-                    digester.update(&buffer[..count]);
-                    take(&buffer[..count]);
-                }
+                0 => return Ok(()),
+                count => take(&buffer[..count]),
             }
         }
+    }
+
+    /// Size and digests of what is from here to the end.
+    pub(crate) fn digest(&self) -> Result<Digest, Error> {
+        let mut digester = Digester::default();
+        self.blocks(|block| digester.update(block))?;
+        Ok(digester.finish())
+    }
+
+    /// Goes back to the start.
+    pub(crate) fn rewind(&self) -> Result<(), Error> {
+        let start = rustix::fs::SeekFrom::Start(0);
+        syscall::make(&self.hook, Op::Read, &self.path, || rustix::fs::seek(&self.fd, start)).map(drop)
     }
 
     pub(crate) fn sync(&self) -> Result<(), Error> {
@@ -98,5 +107,9 @@ impl FileHandle {
 
     pub(crate) fn try_lock(&self) -> Result<bool, Error> {
         syscall::try_lock(&self.hook, self.fd.as_fd(), &self.path, true)
+    }
+
+    pub(crate) fn unlock(&self) {
+        syscall::unlock(self.fd.as_fd());
     }
 }

@@ -11,6 +11,11 @@ pub(crate) struct Digest {
     pub(crate) chunks: Vec<String>,
 }
 
+/// The digest so far, as 64 lower-case hex digits.
+pub(crate) fn hex(hasher: &blake3::Hasher) -> String {
+    hasher.finalize().to_hex().to_string()
+}
+
 /// Takes a file's bytes in order.
 #[derive(Debug, Default)]
 pub(crate) struct Digester {
@@ -53,8 +58,4 @@ impl Digester {
         self.chunks.push(digest);
         self.chunk.reset();
     }
-}
-
-fn hex(hasher: &blake3::Hasher) -> String {
-    hasher.finalize().to_hex().to_string()
 }

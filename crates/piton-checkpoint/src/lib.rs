@@ -12,17 +12,82 @@
 //! for step in 1..=3 {
 //!     store.save(step, Overwrite::Refuse, |stage| -> Result<(), Error> {
 //!         stage.write("weights/model.bin", &[7; 100])?;
-//!         stage.write_json("train_state.json", &[("cur_step", step)])
+//!         stage.write_json("train_state.json", &serde_json::json!({ "cur_step": step }))
 //!     })?;
 //!     store.prune(Keep::Last(NonZeroUsize::MIN), &BTreeSet::new())?;
 //! }
-//! let latest = store.latest()?.expect("three were saved");
+//! let latest = store.latest()?.expect("three were saved"); // every byte was checked
 //! assert_eq!(latest.step(), 3);
-//! assert_eq!(latest.read("weights/model.bin")?, [7; 100]); // hash checked
+//! assert_eq!(latest.read("weights/model.bin")?, [7; 100]); // and again, before it is returned
 //! assert_eq!(store.reader().steps()?, [3]);
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! When [`Store::save`] returns `Ok`, the checkpoint survives a power cut. Until then nothing of it is visible. A kill
+//! or a full disk at any moment leaves the earlier ones as they were, and the next [`Store::open`] cleans up.
+//! [`Store::latest`] never returns damaged bytes, and if checkpoints exist but none is whole, that is an error.
+//!
+//! # On disk
+//!
+//! ```text
+//! <root>/
+//!   ckpt-step-12/                    committed; the name matches ^ckpt-step-(0|[1-9][0-9]*)$ and fits 64 bits
+//!     MANIFEST.json                  written last
+//!     train_state.json               any files, at any depth
+//!     weights/model.safetensors
+//!   .store.lock                      flock of the one writer; says who it is; never removed
+//!   .tmp-ckpt-step-13-<run>-<pid>-<n>/     a save in progress, or what a kill left of one
+//!   .trash-ckpt-step-3-<run>-<pid>-<n>/    being deleted
+//!   abandoned-12-1/ckpt-step-14/     set aside by a rollback to step 12; never deleted
+//!   anything else                    not ours: never read, moved or deleted
+//! ```
+//!
+//! There is no index: the directory is the list, ordered by number. `<run>` is the first 8 hex digits of the BLAKE3 of
+//! the run id. Modes follow the umask.
+//!
+//! `MANIFEST.json`, format 1, is UTF-8 JSON, indented by two spaces, members in this order:
+//!
+//! | member | |
+//! |---|---|
+//! | `format` | 1. A reader refuses a higher number and ignores members it does not know |
+//! | `run_id`, `config_digest` | text, as the caller gave them |
+//! | `step` | equals the number in the directory's name |
+//! | `parent_step` | the newest valid step when it was written, or `null` |
+//! | `created_unix_ms` | for people; nothing sorts by it |
+//! | `environment` | text by name: what exact resumption depends on |
+//! | `files` | ascending by path (bytewise), each `path`, `size` in bytes, `blake3` of the whole, and for a file over 4 MiB `chunks`: the BLAKE3 of each 4 MiB |
+//! | `self_blake3` | the BLAKE3 of every byte before this member's line |
+//!
+//! Digests are 64 lower-case hex digits. The file ends in exactly the line `  "self_blake3": "<digest>"`, a `}` and a
+//! newline, so that no bit of it can change unseen. Paths are relative, `/`-separated, at most 16 components deep, none
+//! of them starting with a dot. Files that the manifest does not list are reported by [`Checkpoint::verify`] and
+//! otherwise ignored. Only the manifest depends on the clock, the run or the attempt: equal states are equal files.
+//!
+//! `fixtures/checkpoints/make_v1.py` is a second implementation, in Python; what it wrote is loaded by a test for ever.
+//!
+//! # A commit, in order
+//!
+//! 1. Make the stage beside the checkpoints. Write and hash each file. Sync each file.
+//! 2. Write the manifest, sync it. Sync every directory of the stage from below.
+//! 3. Rename the stage to its name with `RENAME_NOREPLACE` (or swap it with the old one, for [`Overwrite::Exchange`]).
+//! 4. Sync the root. Now it is durable, and `save` returns.
+//!
+//! A file whose fsync failed is never synced again, since the kernel may have dropped its pages: the save fails, and
+//! the next one writes new files. Pruning renames to `.trash-`, syncs the root and only then deletes; it removes nothing
+//! unless a newer checkpoint stands that this process committed or has read in full.
+//!
+//! # Measured
+//!
+//! `cargo bench -p piton-checkpoint`, ext4 on two cores, median:
+//!
+//! MEASURED
+//!
+//! # Not here
+//!
+//! No tensors (a checkpoint is files; [`render`] alone looks into a safetensors header), no network file systems as a
+//! target (their fsync and rename promise less), no thread of its own, no clock, no policy for when to save, and no
+//! Windows.
 
 mod abandon;
 mod checkpoint;

@@ -14,7 +14,7 @@ use crate::options::StoreOptions;
 /// removed, so two writers can never lock two files of one name.
 #[derive(Debug)]
 pub(crate) struct WriterLock {
-    _file: FileHandle,
+    file: FileHandle,
 }
 
 impl WriterLock {
@@ -32,7 +32,13 @@ impl WriterLock {
         let text = format!("run {run_id}, pid {}{sep}{holder}\n", std::process::id());
         file.truncate()?;
         file.write_all(text.as_bytes())?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
+    }
+}
+
+impl Drop for WriterLock {
+    fn drop(&mut self) {
+        self.file.unlock();
     }
 }
 

@@ -53,13 +53,10 @@ impl FileEntry {
         Self { path, size: digest.size, blake3: digest.whole, chunks: digest.chunks }
     }
 
-    /// Offset of the first chunk in which `found` differs; `None` when all is equal.
-    pub(crate) fn first_difference(&self, found: &Digest) -> Option<u64> {
-        if self.size == found.size && self.blake3 == found.whole && self.chunks == found.chunks {
-            return None;
-        }
+    /// Offset of the first chunk in which `found` differs; 0 when no chunk tells.
+    pub(crate) fn first_difference(&self, found: &Digest) -> u64 {
         let differing = self.chunks.iter().zip(&found.chunks).position(|(a, b)| a != b);
-        Some(differing.unwrap_or(0) as u64 * CHUNK_BYTES)
+        differing.unwrap_or(0) as u64 * CHUNK_BYTES
     }
 }
 

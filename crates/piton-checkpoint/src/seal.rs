@@ -68,7 +68,7 @@ fn take_in(stage: &mut Stage) -> Result<Vec<String>, Error> {
                     // Libraries that write through a temporary file leave 0600 behind; others could not read it.
                     file.set_mode((meta.mode() | mode) & 0o777)?;
                 }
-                let digest = file.digest(|_| ())?;
+                let digest = file.digest()?;
                 stage.written.insert(path, digest);
                 stage.unsynced.push(file);
             }

@@ -73,3 +73,10 @@ pub(crate) fn try_lock(hook: &Hook, fd: BorrowedFd<'_>, path: &Path, exclusive: 
         other => other.map(|()| true),
     })
 }
+
+/// Gives a `flock` up at once. Closing the descriptor is not enough: a child forked by another thread shares it until
+/// its `exec`.
+pub(crate) fn unlock(fd: BorrowedFd<'_>) {
+    // Nothing can be done about a failure, and the close that follows frees the lock as well.
+    let _ = rustix::fs::flock(fd, FlockOperation::Unlock);
+}

@@ -8,6 +8,7 @@ use crate::damage::{BadFile, Damage};
 use crate::dir::Dir;
 use crate::error::Error;
 use crate::file::FileHandle;
+use crate::hash;
 use crate::manifest::FileEntry;
 use crate::name::MANIFEST;
 
@@ -78,8 +79,7 @@ pub(crate) fn open_sized(dir: &Dir, entry: &FileEntry) -> Result<Result<FileHand
         Err(error) if [Errno::LOOP, Errno::NOTDIR, Errno::NXIO].iter().any(|e| error.is(*e)) => {
             return Ok(Err(Damage::NotAFile));
         }
-        Err(error) if error.is(Errno::IO) => return Ok(Err(Damage::Unreadable(Errno::IO.raw_os_error()))),
-        Err(error) => return Err(error),
+        Err(error) => return unreadable(error).map(Err),
     };
     Ok(match file.size()? {
         None => Err(Damage::NotAFile),
@@ -88,17 +88,41 @@ pub(crate) fn open_sized(dir: &Dir, entry: &FileEntry) -> Result<Result<FileHand
     })
 }
 
-fn damage(dir: &Dir, entry: &FileEntry, depth: Depth) -> Result<Option<Damage>, Error> {
-    let file = match open_sized(dir, entry)? {
-        Ok(file) => file,
-        Err(damage) => return Ok(Some(damage)),
-    };
-    if depth == Depth::Sizes {
-        return Ok(None);
+/// Reads a file that has the right size, giving its blocks to `take`, and says what is wrong with its bytes.
+///
+/// One pass with one hash finds damage; the chunks are hashed only to say where it is.
+pub(crate) fn check_bytes(
+    file: &FileHandle,
+    entry: &FileEntry,
+    mut take: impl FnMut(&[u8]),
+) -> Result<Option<Damage>, Error> {
+    let mut whole = blake3::Hasher::new();
+    let read = file.blocks(|block| {
+        whole.update(block);
+        take(block);
+    });
+    match read {
+        Ok(()) if hash::hex(&whole) == entry.blake3 => Ok(None),
+        Ok(()) => match file.rewind().and_then(|()| file.digest()) {
+            Ok(found) => Ok(Some(Damage::Checksum { offset: entry.first_difference(&found) })),
+            Err(error) => unreadable(error).map(Some),
+        },
+        Err(error) => unreadable(error).map(Some),
     }
-    match file.digest(|_| ()) {
-        Ok(found) => Ok(entry.first_difference(&found).map(|offset| Damage::Checksum { offset })),
-        Err(error) if error.is(Errno::IO) => Ok(Some(Damage::Unreadable(Errno::IO.raw_os_error()))),
-        Err(error) => Err(error),
+}
+
+/// A bad sector is damage; anything else that stops a read is the machine's trouble and no verdict on the file.
+fn unreadable(error: Error) -> Result<Damage, Error> {
+    match error.errno() {
+        Some(errno) if error.is(Errno::IO) => Ok(Damage::Unreadable(errno)),
+        _ => Err(error),
+    }
+}
+
+fn damage(dir: &Dir, entry: &FileEntry, depth: Depth) -> Result<Option<Damage>, Error> {
+    match (open_sized(dir, entry)?, depth) {
+        (Err(damage), _) => Ok(Some(damage)),
+        (Ok(_), Depth::Sizes) => Ok(None),
+        (Ok(file), Depth::Bytes) => check_bytes(&file, entry, |_| ()),
     }
 }
