@@ -104,10 +104,10 @@ impl Stop {
 
 /// The first of the stop signals that waits to be taken, if any. It is left where it is.
 fn pending() -> Result<Option<Signal>> {
-    let status = match fs::read_to_string("/proc/self/status") {
+    let status = match fs::read_to_string("/proc/thread-self/status") {
         Ok(status) => status,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None), // not Linux
-        Err(error) => return Err(error).context("cannot read /proc/self/status"),
+        Err(error) => return Err(error).context("cannot read /proc/thread-self/status"),
     };
     let bits = ["SigPnd:", "ShdPnd:"]
         .iter()
@@ -115,4 +115,25 @@ fn pending() -> Result<Option<Signal>> {
         .filter_map(|hex| u64::from_str_radix(hex.trim(), 16).ok())
         .fold(0, |all, bits| all | bits);
     Ok(SIGNALS.into_iter().find(|signal| bits >> (*signal as i32 - 1) & 1 == 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::signal::raise;
+
+    use super::*;
+
+    #[test]
+    fn a_pending_stop_lets_a_quick_child_finish_and_ends_a_slow_one() {
+        let stop = Stop::block().unwrap();
+        raise(Signal::SIGUSR1).unwrap(); // to this thread; pending until the thread ends
+        let (status, text) = stop.output(Command::new("echo").arg("built")).unwrap();
+        assert!(status.success());
+        assert_eq!(text, "built\n");
+
+        let start = Instant::now();
+        let error = stop.status(Command::new("sleep").arg("600")).unwrap_err();
+        assert!(start.elapsed() < Duration::from_secs(60));
+        assert_eq!(error.downcast_ref::<Stopped>().map(Stopped::exit_code), Some(138)); // 128 + SIGUSR1
+    }
 }

@@ -78,3 +78,25 @@ impl Wheel {
         Ok(path)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wheel_cut_short_is_not_trusted() {
+        let wheel = Wheel {
+            package: "hello==1.0",
+            file: "hello.whl",
+            platform: "any",
+            sha256: "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824", // sha256sum of "hello"
+            megabytes: 0,
+        };
+        let folder = tempfile::tempdir().unwrap();
+        assert!(!wheel.is_in(folder.path()).unwrap());
+        fs::write(folder.path().join("hello.whl"), "hel").unwrap();
+        assert!(!wheel.is_in(folder.path()).unwrap());
+        fs::write(folder.path().join("hello.whl"), "hello").unwrap();
+        assert!(wheel.is_in(folder.path()).unwrap());
+    }
+}
