@@ -3,7 +3,7 @@
 //! `.cargo/config.toml` gives that link to the build as `LIBTORCH`, so plain cargo commands need nothing else.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::{env, fmt, fs, io};
 
 use anyhow::{Context, Result, bail};
@@ -95,7 +95,7 @@ fn check_own(dir: &Path) -> Result<()> {
 fn check_python(stop: &Stop) -> Result<()> {
     let mut python = Command::new("python3");
     python.args(["-c", "import importlib.metadata as m; print(m.version('torch'))"]);
-    let (status, version) = stop.output(&mut python)?;
+    let (status, version) = stop.output(python.stderr(Stdio::null()))?;
     if !status.success() {
         bail!("LIBTORCH_USE_PYTORCH is set, but python3 has no torch: install torch=={VERSION} or unset it");
     }

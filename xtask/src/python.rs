@@ -13,8 +13,12 @@ use crate::{cache, cargo};
 
 /// The interpreter, with the packages installed. Quick when they are.
 pub(crate) fn provide(stop: &Stop) -> Result<PathBuf> {
-    if let Some(python) = env::var_os("PITON_PYTHON") {
-        return Ok(python.into());
+    if let Some(python) = env::var_os("PITON_PYTHON").map(PathBuf::from) {
+        let works = stop.output(Command::new(&python).arg("--version"));
+        if !works.is_ok_and(|(status, _)| status.success()) {
+            bail!("PITON_PYTHON={} does not run: name a Python interpreter, or unset it", python.display());
+        }
+        return Ok(python);
     }
     let requirements = cargo::root().join("fixtures/python/requirements.txt");
     let text = fs::read(&requirements).with_context(|| format!("cannot read {}", requirements.display()))?;
