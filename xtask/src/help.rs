@@ -11,7 +11,7 @@ Piton: set-up, training, tests and CI
   cargo xtask train [RECIPE] [ARGS…]        train; with no argument, the default recipe
   cargo xtask test [--interop] [-- ARGS…]   run every Rust test, and with --interop the Python ones
   cargo xtask setup [--interop]             provide libtorch, and with --interop Python's packages
-  cargo xtask bench [NAME]                  run the benchmarks
+  cargo xtask bench [NAME] [--interop]      run the benchmarks, and with --interop the same work by Python packages
   cargo xtask fixtures NAME                 make a fixture again: prompts, tokenizer, model or golden
   cargo xtask ci                            what the CI runs
 
@@ -54,10 +54,11 @@ Instead of the download:
   PIP_FIND_LINKS=DIR       a folder that holds the wheels (with PIP_NO_INDEX=1 where there is no network)";
 
 const BENCH: &str = "\
-cargo xtask bench [NAME]
+cargo xtask bench [NAME] [--interop]
 
-Runs the benchmarks of every crate, or those whose name contains NAME. The ones that compare with Python
-packages use the environment of `cargo xtask setup --interop`.";
+Runs the benchmarks of every crate, or those whose name contains NAME.
+
+  --interop   also let Python packages do the same work, where benches/ holds a script for it";
 
 const FIXTURES: &str = "\
 cargo xtask fixtures NAME
