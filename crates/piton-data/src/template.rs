@@ -90,7 +90,7 @@ fn to_value(message: &Message) -> Value {
             entries.push(("reasoning_content".to_owned(), reasoning));
         }
     }
-    entries.into_iter().collect()
+    Value::from_pairs(entries)
 }
 
 fn json_value(json: &Json) -> Value {
@@ -105,7 +105,7 @@ fn json_value(json: &Json) -> Value {
         Json::String(s) => Value::from(s.as_str()),
         Json::Array(items) => items.iter().map(json_value).collect(),
         Json::Object(object) => {
-            object.iter().map(|(key, value)| (key.to_owned(), json_value(value))).collect()
+            Value::from_pairs(object.iter().map(|(key, value)| (key.to_owned(), json_value(value))))
         }
     }
 }
