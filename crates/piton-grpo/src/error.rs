@@ -99,8 +99,8 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
-    /// The prompts or answers of the warm-up.
-    #[error("warm-up data: {0}")]
+    /// A warm-up that cannot begin, or ends where it should not.
+    #[error("warm-up: {0}")]
     Warmup(String),
     /// Rows or tokenizer.
     #[error(transparent)]

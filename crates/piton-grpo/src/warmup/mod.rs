@@ -9,7 +9,6 @@ use piton_data::{Prompts, Tokenizer};
 use piton_lm::generate::SamplingParams;
 use piton_lm::{ModelConfig, Weights};
 use piton_rng::Seed;
-use piton_torch::AdamW;
 use piton_trainer::AdamWConfig;
 
 use self::accuracy::Examiner;
@@ -76,8 +75,14 @@ pub fn warmup(
     options: &WarmupOptions,
     mut progress: impl FnMut(WarmupProgress),
 ) -> Result<Weights> {
+    if let Some(WarmupTarget { accuracy: [low, high], .. }) = &options.target
+        && !(0.0 <= *low && low <= high && *high <= 1.0)
+    {
+        let fault = format!("the accuracy band is {low} to {high}: write two numbers from 0 to 1, the lower first");
+        return Err(Error::Warmup(fault));
+    }
     let mut policy = Policy::trainable(model, weights)?;
-    let mut optimizer: AdamW = optimizer(&policy, &options.optim_cfg)?;
+    let mut optimizer = optimizer(&policy, &options.optim_cfg)?;
     let mut examples = Examples::new(train, tokenizer, options.seed)?;
     let mut examiner = match &options.target {
         Some(target) => Some((target, Examiner::new(model, &policy, tokenizer, held_out, options.seed)?)),
