@@ -56,22 +56,27 @@ fn syntax_fault(line: &[u8], error: &serde_json::Error) -> Fault {
         let fix = "complete the line, or delete it: was the file cut while it was written?";
         return fault(place, format!("the end of the line ({reason})"), "the rest of a JSON object", fix);
     }
-    let fix = if reason.contains("surrogate") || reason.contains("hex escape") {
-        r"write both halves of the pair, as in \ud83d\ude00, or the character itself"
+    let text = String::from_utf8_lossy(line);
+    let not_json = format!("text that is not JSON ({reason})");
+    let (found, fix) = if reason.contains("surrogate") || reason.contains("hex escape") {
+        ("half of a surrogate pair", r"write both halves, as in \ud83d\ude00, or the character itself")
     } else if reason.contains("control character") {
-        r"inside a string write \n for a line break and \t for a tab"
+        ("a raw control character in a string", r"write \n for a line break and \t for a tab")
     } else if reason.contains("trailing characters") {
-        "write one object a line, and nothing after it"
+        ("more text after the object", "write one object a line, and nothing after it")
     } else if reason.contains("stands twice") {
-        "keep one of the two"
-    } else if reason.contains("number") {
-        "write a finite number, or a string"
-    } else if line.contains(&b'\'') && !line.contains(&b'"') {
-        "put keys and strings in double quotes: a Python dict is not JSON, use json.dumps"
+        (reason, "keep one of the two")
+    } else if text.contains("NaN") || text.contains("Infinity") {
+        (not_json.as_str(), "write a finite number: JSON has no NaN and no Infinity")
+    } else if text.contains('\'') && !text.contains('"') {
+        (
+            not_json.as_str(),
+            "write keys and strings in double quotes: a Python dict is not JSON, use json.dumps",
+        )
     } else {
-        "correct the JSON"
+        (not_json.as_str(), "correct the JSON")
     };
-    fault(place, reason, "a JSON object", fix)
+    fault(place, found, "a JSON object", fix)
 }
 
 /// Collects every fault of one row.

@@ -104,9 +104,7 @@ fn json_value(json: &Json) -> Value {
         },
         Json::String(s) => Value::from(s.as_str()),
         Json::Array(items) => items.iter().map(json_value).collect(),
-        Json::Object(object) => {
-            Value::from_pairs(object.iter().map(|(key, value)| (key.to_owned(), json_value(value))))
-        }
+        Json::Object(object) => Value::from_pairs(object.iter().map(|(key, value)| (key, json_value(value)))),
     }
 }
 
