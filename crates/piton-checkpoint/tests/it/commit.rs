@@ -3,22 +3,11 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use piton_checkpoint::{Error, FileHook, Op, Overwrite, SaveError, Stage, Verdict};
+use piton_checkpoint::{Error, Op, Overwrite, SaveError, Stage};
 
-use crate::support::{assert_filled, fill, names, open, options, save, store_with, weights};
-
-#[derive(Debug, Default)]
-struct Trace(Mutex<Vec<(Op, String)>>);
-
-impl FileHook for Trace {
-    fn before(&self, op: Op, path: &Path) -> Verdict {
-        self.0.lock().unwrap().push((op, path.display().to_string()));
-        Verdict::Go
-    }
-}
+use crate::support::{Trace, assert_filled, fill, names, open, options, save, store_with, weights};
 
 /// The promise rests on this order: data, manifest, directories from below, rename, root.
 #[test]
@@ -26,10 +15,10 @@ fn every_file_is_synced_before_the_rename_and_the_root_after_it() {
     let temp = tempfile::tempdir().unwrap();
     let trace = Arc::new(Trace::default());
     let mut store = piton_checkpoint::Store::open(temp.path(), options().hook(trace.clone())).unwrap();
-    trace.0.lock().unwrap().clear();
+    trace.take();
     save(&mut store, 1).unwrap();
     let mut text = String::new();
-    for (op, path) in trace.0.lock().unwrap().iter() {
+    for (op, path) in trace.take() {
         if matches!(op, Op::Create | Op::Write | Op::Sync | Op::SyncDir | Op::Rename | Op::MakeDir) {
             let path = path.strip_prefix(&temp.path().display().to_string()).unwrap();
             let mut parts: Vec<&str> = path.split('/').collect();

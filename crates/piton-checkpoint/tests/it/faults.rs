@@ -142,3 +142,38 @@ fn a_full_disk_is_told_with_path_and_numbers() {
     assert!(model.contains("no space left on device: needed 50002 bytes, "), "{model}");
     assert!(model.ends_with("free; make room (the earlier checkpoints are intact)"), "{model}");
 }
+
+/// Fails the sync of the root after the rename of step 2, once.
+#[derive(Debug)]
+struct FailAfterRename {
+    root: PathBuf,
+    renamed: AtomicUsize,
+}
+
+impl FileHook for FailAfterRename {
+    fn before(&self, op: Op, path: &Path) -> Verdict {
+        match op {
+            Op::Rename => self.renamed.fetch_add(1, Ordering::Relaxed),
+            Op::SyncDir if path == self.root && self.renamed.load(Ordering::Relaxed) == 2 => {
+                self.renamed.fetch_add(1, Ordering::Relaxed);
+                return Verdict::Fail(EIO);
+            }
+            _ => 0,
+        };
+        Verdict::Go
+    }
+}
+
+#[test]
+fn while_it_is_unsure_that_the_newest_is_durable_nothing_is_pruned() {
+    let temp = in_memory();
+    let hook = FailAfterRename { root: temp.path().to_owned(), renamed: AtomicUsize::new(0) };
+    let mut store = Store::open(temp.path(), options().hook(Arc::new(hook))).unwrap();
+    save(&mut store, 1).unwrap();
+    let error = save(&mut store, 2).unwrap_err();
+    assert!(matches!(error, Error::DurabilityUncertain { step: 2, .. }), "{error}");
+    let pruned = store.prune(last(1), &no_pins()).unwrap();
+    assert_eq!((pruned.removed, pruned.waits_for), (vec![], Some(2)));
+    save(&mut store, 3).unwrap();
+    assert_eq!(store.prune(last(1), &no_pins()).unwrap().removed, [1, 2]);
+}

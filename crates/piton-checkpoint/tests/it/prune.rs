@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::sync::Arc;
 
-use piton_checkpoint::{Keep, plan};
+use piton_checkpoint::{Keep, Op, Store, plan};
 
-use crate::support::{assert_filled, last, names, no_pins, open, read, save, store_with};
+use crate::support::{Trace, assert_filled, last, names, no_pins, open, options, read, save, store_with};
 
 #[test]
 fn keeps_the_highest_numbers_not_the_highest_strings() {
@@ -74,4 +75,24 @@ fn foreign_names_and_what_links_point_to_are_untouched() {
     assert!(pruned.problems.is_empty(), "{:?}", pruned.problems);
     assert_eq!(names(temp.path()), ["ckpt-step-1.bak", "ckpt-step-2", "notes.txt"]);
     assert_eq!(fs::read(outside.path().join("precious")).unwrap(), b"precious");
+}
+
+/// Until the root is synced a power cut can undo a rename, and the old name must not come back over half a tree.
+#[test]
+fn nothing_is_unlinked_before_the_root_is_synced() {
+    let temp = tempfile::tempdir().unwrap();
+    store_with(temp.path(), 1..=3);
+    fs::create_dir(temp.path().join(".trash-ckpt-step-0-0123abcd-1-1")).unwrap();
+    let trace = Arc::new(Trace::default());
+    let mut store = Store::open(temp.path(), options().hook(trace.clone())).unwrap();
+    let changes = || {
+        let mut ops: Vec<Op> = trace.take().into_iter().map(|(op, _)| op).collect();
+        ops.retain(|op| matches!(op, Op::Rename | Op::SyncDir | Op::Unlink | Op::RemoveDir));
+        ops.dedup();
+        ops.truncate(3);
+        ops
+    };
+    assert_eq!(changes(), [Op::SyncDir, Op::RemoveDir]);
+    store.prune(last(1), &no_pins()).unwrap();
+    assert_eq!(changes(), [Op::Rename, Op::SyncDir, Op::Unlink]);
 }

@@ -3,10 +3,13 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::Path;
+use std::sync::Mutex;
 
 use tempfile::TempDir;
 
-use piton_checkpoint::{Checkpoint, Error, Keep, Overwrite, Reader, Stage, Store, StoreOptions};
+use piton_checkpoint::{
+    Checkpoint, Error, FileHook, Keep, Op, Overwrite, Reader, Stage, Store, StoreOptions, Verdict,
+};
 
 pub(crate) fn options() -> StoreOptions {
     StoreOptions::new("test-run", "test-config", || 1_796_000_000_000)
@@ -18,6 +21,23 @@ pub(crate) fn open(root: &Path) -> Store {
 
 pub(crate) fn read(root: &Path) -> Reader {
     Store::open_read_only(root).unwrap()
+}
+
+/// Remembers every system call.
+#[derive(Debug, Default)]
+pub(crate) struct Trace(Mutex<Vec<(Op, String)>>);
+
+impl Trace {
+    pub(crate) fn take(&self) -> Vec<(Op, String)> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+impl FileHook for Trace {
+    fn before(&self, op: Op, path: &Path) -> Verdict {
+        self.0.lock().unwrap().push((op, path.display().to_string()));
+        Verdict::Go
+    }
 }
 
 /// A directory in memory where there is such a thing: for tests that write much and prove nothing about a disk.
