@@ -112,7 +112,10 @@ fn check(sample: &TrainSample, limit: usize) -> Result<()> {
     let tokens = sample.tokens.len();
     let fault = |fault: String| Err(Error::Sample { rollout_id, fault });
     if sample.prompt_len == 0 || sample.prompt_len > tokens {
-        return fault(format!("prompt_len is {}, expected 1 to {tokens}, its number of tokens", sample.prompt_len));
+        return fault(format!(
+            "prompt_len is {}, expected 1 to {tokens}, its number of tokens",
+            sample.prompt_len
+        ));
     }
     let response = tokens - sample.prompt_len;
     let lengths = [
@@ -122,7 +125,9 @@ fn check(sample: &TrainSample, limit: usize) -> Result<()> {
     ];
     for (name, found) in lengths {
         if found != response {
-            return fault(format!("{name} has {found} entries, expected {response}, one for each response token"));
+            return fault(format!(
+                "{name} has {found} entries, expected {response}, one for each response token"
+            ));
         }
     }
     if tokens > limit {

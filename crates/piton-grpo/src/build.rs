@@ -50,9 +50,11 @@ pub fn build(config: &ColocateTrainerConfig) -> Result<LocalControllers> {
         None => None,
     };
     let rollout = &config.rollout_config;
-    let settings = RolloutSettings { seed: Seed(config.seed), context_length: context_length(config, &model.config)? };
+    let settings =
+        RolloutSettings { seed: Seed(config.seed), context_length: context_length(config, &model.config)? };
     let engine = EngineConfig {
-        max_running: NonZeroUsize::new(rollout.rollout_max_batch_size_per_instance).unwrap_or(NonZeroUsize::MIN),
+        max_running: NonZeroUsize::new(rollout.rollout_max_batch_size_per_instance)
+            .unwrap_or(NonZeroUsize::MIN),
         eos_token_ids: Some(tokenizer.eos_ids().to_vec()),
         device,
         threads,
@@ -78,10 +80,15 @@ fn check(config: &ColocateTrainerConfig) -> Result<Device> {
     };
     let policy = config.train_worker_cfg.load_from.as_ref().unwrap_or(&config.load_from);
     same("rollout_config.model_path", config.rollout_config.model_path.as_ref(), policy);
-    same("rollout_config.tokenizer_path", config.rollout_config.tokenizer_path.as_ref(), config.tokenizer_dir());
+    same(
+        "rollout_config.tokenizer_path",
+        config.rollout_config.tokenizer_path.as_ref(),
+        config.tokenizer_dir(),
+    );
     let device = device(&config.device);
     if device.is_none() {
-        faults.push(format!("device is {:?}: write \"cpu\" or \"cuda:N\", such as \"cuda:0\"", config.device));
+        faults
+            .push(format!("device is {:?}: write \"cpu\" or \"cuda:N\", such as \"cuda:0\"", config.device));
     }
     match device {
         Some(device) if faults.is_empty() => Ok(device),

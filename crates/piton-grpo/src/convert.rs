@@ -6,7 +6,8 @@ use crate::{Error, Result};
 
 /// A position as libtorch counts.
 pub(crate) fn index(position: usize) -> Result<i64> {
-    i64::try_from(position).map_err(|_| Error::Torch(tch::TchError::Convert(format!("{position} is beyond i64"))))
+    i64::try_from(position)
+        .map_err(|_| Error::Torch(tch::TchError::Convert(format!("{position} is beyond i64"))))
 }
 
 /// A count as a divisor.

@@ -3,9 +3,9 @@
 use piton_trainer::TrainSample;
 use tch::{Device, Tensor};
 
+use crate::Result;
 use crate::batch::Pass;
 use crate::convert::index;
-use crate::Result;
 
 /// What the loss needs of a pass, one entry for each trained token, in the order of [`Pass::samples`].
 ///
@@ -38,7 +38,8 @@ impl Labels {
                 row += 1;
             }
         }
-        let rows_n = if rows.len() == row { None } else { Some(Tensor::f_from_slice(&rows)?.f_to_device(device)?) };
+        let rows_n =
+            if rows.len() == row { None } else { Some(Tensor::f_from_slice(&rows)?.f_to_device(device)?) };
         Ok(Self {
             tokens_n: Tensor::f_from_slice(&tokens)?.f_to_device(device)?,
             advantages_n: Tensor::f_from_slice(&advantages)?.f_to_device(device)?,

@@ -102,6 +102,9 @@ impl TrainController for GrpoLearner {
 
 impl fmt::Debug for GrpoLearner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GrpoLearner").field("config", &self.config).field("updates", &self.updates()).finish_non_exhaustive()
+        f.debug_struct("GrpoLearner")
+            .field("config", &self.config)
+            .field("updates", &self.updates())
+            .finish_non_exhaustive()
     }
 }

@@ -20,9 +20,8 @@ pub fn policy_loss(
     config: &PolicyLossConfig,
 ) -> Result<Tensor> {
     let PolicyLossType::Vanilla = config.loss_type;
-    let delta_n = log_probs_n
-        .f_sub(old_log_probs_n)?
-        .f_clamp(config.log_prob_diff_min, config.log_prob_diff_max)?;
+    let delta_n =
+        log_probs_n.f_sub(old_log_probs_n)?.f_clamp(config.log_prob_diff_min, config.log_prob_diff_max)?;
     let ratio_n = delta_n.f_exp()?;
     let clipped_n = ratio_n.f_clamp(1.0 - config.cliprange_low, 1.0 + config.cliprange_high)?;
     let loss_n = ratio_n.f_mul(advantages_n)?.f_neg()?.f_maximum(&clipped_n.f_mul(advantages_n)?.f_neg()?)?;

@@ -72,7 +72,8 @@ impl StepMetrics {
     pub fn finish(&self) -> BTreeMap<String, f64> {
         let per_token = |sum: f64| sum / self.tokens.max(1.0);
         let updates = |figure: &dyn Fn(&UpdateFigures) -> Option<f64>| {
-            let values: Vec<f64> = self.updates.iter().filter_map(figure).filter(|value| value.is_finite()).collect();
+            let values: Vec<f64> =
+                self.updates.iter().filter_map(figure).filter(|value| value.is_finite()).collect();
             (!values.is_empty()).then(|| mean(&values))
         };
         let skipped = self.updates.iter().map(|update| f64::from(!update.applied)).sum::<f64>();

@@ -65,7 +65,11 @@ pub(crate) fn load(request: ResumeRequest<'_>, model: &ModelConfig, mut fresh: A
     let checkpoint = request.checkpoint;
     let policy = weights(checkpoint, MODEL_FILE, model)?;
     if request.load_optimizer_states {
-        require(checkpoint, OPTIMIZER_FILE, "write load_optimizer_states = false to start the optimizer anew")?;
+        require(
+            checkpoint,
+            OPTIMIZER_FILE,
+            "write load_optimizer_states = false to start the optimizer anew",
+        )?;
         let (bytes, origin) = read(checkpoint, OPTIMIZER_FILE)?;
         let file = read_safetensors(&bytes, &origin)?;
         check_finite(&origin, &file.tensors)?;
@@ -74,7 +78,11 @@ pub(crate) fn load(request: ResumeRequest<'_>, model: &ModelConfig, mut fresh: A
     let rollout = if request.model_step == checkpoint.step() {
         None
     } else {
-        require(checkpoint, ROLLOUT_FILE, "the rollout engine's weights are of another step; resume from another checkpoint")?;
+        require(
+            checkpoint,
+            ROLLOUT_FILE,
+            "the rollout engine's weights are of another step; resume from another checkpoint",
+        )?;
         Some(weights(checkpoint, ROLLOUT_FILE, model)?)
     };
     Ok(Loaded { policy, optimizer: fresh, rollout })

@@ -31,10 +31,7 @@ fn groups_of(sizes: &[usize]) -> Vec<TrainSample> {
 fn a_shared_prompt_counts_once_in_a_pass_and_again_in_the_next() {
     // 3 + 2 + 2 = 7 fills the first pass; the third sample of group 0 brings its prompt along: 5, then group 1 needs 5 more.
     let updates = plan(&groups_of(&[3, 1]), 1, 7).unwrap();
-    assert_eq!(
-        shape(&updates),
-        [vec![(vec![vec![0, 1]], 7), (vec![vec![2]], 5), (vec![vec![3]], 5)]]
-    );
+    assert_eq!(shape(&updates), [vec![(vec![vec![0, 1]], 7), (vec![vec![2]], 5), (vec![vec![3]], 5)]]);
     assert_eq!(updates[0].trained_tokens, 8);
     let updates = plan(&groups_of(&[3, 1]), 1, 100).unwrap();
     assert_eq!(shape(&updates), [vec![(vec![vec![0, 1, 2], vec![3]], 9 + 5)]]);

@@ -74,6 +74,10 @@ fn the_policy_loss_and_its_gradient_equal_pytorch() {
 #[test]
 fn every_kl_estimator_and_its_gradient_equal_pytorch() {
     for case in golden().kl {
-        check(|lp, reference, _| kl_loss(lp, reference, case.kl_loss_type).unwrap(), &case.loss, &case.gradient);
+        check(
+            |lp, reference, _| kl_loss(lp, reference, case.kl_loss_type).unwrap(),
+            &case.loss,
+            &case.gradient,
+        );
     }
 }

@@ -39,7 +39,11 @@ fn two_steps_then_two_after_a_resume_equal_four_to_the_byte() {
         let expected = save(&mut store, &mut whole, 4, 4);
         let found = save(&mut store_at(dir.path(), "resumed"), &mut resumed, 4, 4);
         for file in [MODEL_FILE, OPTIMIZER_FILE] {
-            assert_eq!(expected.read(file).unwrap(), found.read(file).unwrap(), "{file}, {optimizer_steps} updates a step");
+            assert_eq!(
+                expected.read(file).unwrap(),
+                found.read(file).unwrap(),
+                "{file}, {optimizer_steps} updates a step"
+            );
         }
         assert_ne!(expected.read(MODEL_FILE).unwrap(), half.read(MODEL_FILE).unwrap());
     }
@@ -160,7 +164,8 @@ fn weights_that_are_not_finite_are_named_and_never_saved() {
     let name = "model.layers.1.self_attn.k_norm.weight";
     tch::no_grad(|| drop(learner.weights().tensors()[name].get(0).fill_(f64::NAN)));
     let request = SaveRequest { step: 1, model_step: 1, no_save_optimizer: false };
-    let error = store(dir.path()).save(1, Overwrite::Refuse, |stage| learner.save(stage, request)).unwrap_err();
+    let error =
+        store(dir.path()).save(1, Overwrite::Refuse, |stage| learner.save(stage, request)).unwrap_err();
     assert!(error.to_string().contains(name), "{error}");
     let export = dir.path().join("hf");
     assert!(learner.save_hf(&export).unwrap_err().to_string().contains(name));

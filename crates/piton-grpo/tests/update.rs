@@ -31,7 +31,8 @@ fn a_step_of_two_updates_ends_with_the_weights_that_pytorch_ends_with() {
 
     let metrics = trained(fit(&mut learner, 1, &batch));
 
-    let mean = |figure: fn(&common::GoldenUpdate) -> f64| golden.updates.iter().map(figure).sum::<f64>() / 2.0;
+    let mean =
+        |figure: fn(&common::GoldenUpdate) -> f64| golden.updates.iter().map(figure).sum::<f64>() / 2.0;
     for (name, expected) in
         [("loss", mean(|update| update.loss)), ("grad_norm", mean(|update| update.grad_norm))]
     {

@@ -45,7 +45,8 @@ fn run(options: &WarmupOptions) -> (Result<Weights>, Vec<WarmupProgress>) {
     let weights = init(&model, Seed(1), Device::Cpu).unwrap();
     let prompts = prompts(&tokenizer);
     let mut told = Vec::new();
-    let done = warmup(&model, weights, &tokenizer, &prompts, &prompts, options, |progress| told.push(progress));
+    let done =
+        warmup(&model, weights, &tokenizer, &prompts, &prompts, options, |progress| told.push(progress));
     (done, told)
 }
 
@@ -77,6 +78,8 @@ fn a_band_that_is_not_reached_is_an_error() {
     let accuracy = told[3].accuracy.unwrap();
     assert_eq!(
         done.unwrap_err().to_string(),
-        format!("warm-up: held-out accuracy is {accuracy} after all 4 steps, below the band 0.9 to 1; allow more steps")
+        format!(
+            "warm-up: held-out accuracy is {accuracy} after all 4 steps, below the band 0.9 to 1; allow more steps"
+        )
     );
 }

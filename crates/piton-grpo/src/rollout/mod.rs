@@ -168,7 +168,10 @@ impl Link {
 
     fn ended(&self, operation: &'static str) -> Error {
         let reason = self.ended.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Error::RolloutEnded { operation, reason: reason.unwrap_or_else(|| "it dropped the request".to_owned()) }
+        Error::RolloutEnded {
+            operation,
+            reason: reason.unwrap_or_else(|| "it dropped the request".to_owned()),
+        }
     }
 }
 

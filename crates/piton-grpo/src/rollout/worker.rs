@@ -99,7 +99,9 @@ impl Worker {
         match message {
             Message::Generate { request, reply } => self.submit(request, reply),
             // Whoever asked and has gone needs no answer.
-            Message::Publish { weights, model_step, reply } => drop(reply.send(self.publish(&weights, model_step))),
+            Message::Publish { weights, model_step, reply } => {
+                drop(reply.send(self.publish(&weights, model_step)))
+            }
             Message::Published { reply } => drop(reply.send(self.published())),
             Message::Shutdown => return Then::End,
         }

@@ -29,7 +29,8 @@ impl<'a> Examiner<'a> {
         prompts: &'a Prompts,
         seed: Seed,
     ) -> Result<Self> {
-        let config = EngineConfig { eos_token_ids: Some(tokenizer.eos_ids().to_vec()), ..EngineConfig::default() };
+        let config =
+            EngineConfig { eos_token_ids: Some(tokenizer.eos_ids().to_vec()), ..EngineConfig::default() };
         let engine = Engine::new(model, policy.weights(), config, 0)?;
         Ok(Self { engine, tokenizer, prompts, seed, looks: 0 })
     }
@@ -49,7 +50,8 @@ impl<'a> Examiner<'a> {
         let mut right = 0_u32;
         for (answer, prompt) in answers.iter().zip(prompts) {
             let text = self.tokenizer.decode(&answer.response_ids, true)?;
-            let reward = judger.judge(&text, &prompt.row).map_err(|error| Error::Warmup(error.to_string()))?;
+            let reward =
+                judger.judge(&text, &prompt.row).map_err(|error| Error::Warmup(error.to_string()))?;
             right += u32::from(reward.score > 0.0);
         }
         Ok(f64::from(right) / f64::from(u32::try_from(prompts.len()).unwrap_or(u32::MAX)))

@@ -47,7 +47,8 @@ impl Examples {
         (0..size)
             .map(|_| {
                 if self.next == self.order.len() {
-                    self.order = self.seed.stream("warmup/order", [self.epoch, 0, 0]).permutation(self.rows.len());
+                    self.order =
+                        self.seed.stream("warmup/order", [self.epoch, 0, 0]).permutation(self.rows.len());
                     self.epoch += 1;
                     self.next = 0;
                 }

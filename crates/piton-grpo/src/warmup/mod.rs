@@ -78,7 +78,8 @@ pub fn warmup(
     if let Some(WarmupTarget { accuracy: [low, high], .. }) = &options.target
         && !(0.0 <= *low && low <= high && *high <= 1.0)
     {
-        let fault = format!("the accuracy band is {low} to {high}: write two numbers from 0 to 1, the lower first");
+        let fault =
+            format!("the accuracy band is {low} to {high}: write two numbers from 0 to 1, the lower first");
         return Err(Error::Warmup(fault));
     }
     let mut policy = Policy::trainable(model, weights)?;
@@ -93,8 +94,14 @@ pub fn warmup(
         let batch = examples.batch(options.batch_size.get());
         let rise = (step as f64 / options.lr_warmup_steps.max(1) as f64).min(1.0);
         let lr = options.optim_cfg.lr * rise;
-        let loss =
-            cross_entropy_update(&mut policy, &mut optimizer, &options.optim_cfg, lr, &batch, options.pack_max_length)?;
+        let loss = cross_entropy_update(
+            &mut policy,
+            &mut optimizer,
+            &options.optim_cfg,
+            lr,
+            &batch,
+            options.pack_max_length,
+        )?;
         let accuracy = match &mut examiner {
             Some((target, examiner)) if step.is_multiple_of(target.every_steps.get() as u64) => {
                 Some(examiner.accuracy(&policy, &target.sampling)?)
@@ -121,7 +128,8 @@ pub fn warmup(
 
 fn passed_over(step: u64, before: Option<f64>, accuracy: f64, target: &WarmupTarget) -> Error {
     let [low, high] = target.accuracy;
-    let before = before.map_or_else(|| "not looked at before".to_owned(), |before| format!("{before} at the look before"));
+    let before = before
+        .map_or_else(|| "not looked at before".to_owned(), |before| format!("{before} at the look before"));
     Error::Warmup(format!(
         "held-out accuracy is {accuracy} at step {step} ({before}), past the band {low} to {high}; \
          look more often than every {} steps, or train with a lower rate",

@@ -11,8 +11,8 @@ use piton_lm::{HfModel, Weights};
 use piton_rng::Seed;
 use piton_run::Stop;
 use piton_trainer::{
-    AdamWConfig, FitContext, FitOutcome, GrpoLossConfig, LrConfig, PolicyLossConfig, PolicyLossType, SaveRequest,
-    TrainController, TrainSample, WorkerConfig,
+    AdamWConfig, FitContext, FitOutcome, GrpoLossConfig, LrConfig, PolicyLossConfig, PolicyLossType,
+    SaveRequest, TrainController, TrainSample, WorkerConfig,
 };
 use serde::Deserialize;
 use tch::Device;
