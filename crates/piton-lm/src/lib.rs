@@ -1,4 +1,51 @@
 //! Decoder language models: Hugging Face import and export, training forward, batched generation.
+//!
+//! A model is a [`ModelConfig`] and [`Weights`]: tensors under their Hugging Face names, checked against the
+//! configuration when they are read. Training sees a batch as prefixes and their continuations, the shape that GRPO
+//! has, and computes each prefix once:
+//!
+//! ```text
+//! config.json, model.safetensors ── HfModel::load ──> CausalLm ── logits [B, T] ──> [B, T, V]      plain
+//!                                                        │
+//!   prefix 0 ─┬─ sequence 0: a b c                       └ token_logits ──> [N, V]                  shared prefixes
+//!             └─ sequence 1: d e        N = 3 + 2 + 1 rows: each predicts one token of a sequence
+//!   prefix 1 ─── sequence 2: f
+//! ```
+//!
+//! ```
+//! use piton_lm::{CausalLm, ModelConfig, SharedPrefixBatch, init};
+//! use tch::{Device, Kind};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let config = ModelConfig::from_json(
+//!     r#"{"architectures": ["Qwen3ForCausalLM"], "vocab_size": 50, "hidden_size": 16, "intermediate_size": 32,
+//!         "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}"#,
+//! )?;
+//! let mut weights = init(&config, piton_rng::Seed(7), Device::Cpu)?; // or HfModel::load(dir, device)
+//! weights.set_requires_grad(true)?;
+//! let model = CausalLm::new(config, weights);
+//!
+//! let batch = SharedPrefixBatch::new(&[&[5, 6, 7]], &[(0, &[8, 9]), (0, &[10])], Device::Cpu)?;
+//! let logits = model.token_logits(&batch)?;
+//! assert_eq!(logits.size(), [3, 50]);
+//! logits.f_log_softmax(-1, Kind::Float)?.f_mean(Kind::Float)?.f_backward()?;
+//! assert!(model.weights().embed_tokens().grad().defined());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Logits equal those of transformers 5.24.0 to 1e-5 on three models with grouped, single and full key heads, tied and
+//! untied, in f32, bf16 and shards (`fixtures/golden/lm/make_qwen3.py`). Both forms give the same logits and gradients
+//! to 1e-5. With 8 samples a prompt, forward and backward over shared prefixes took 0.20 of the time of separate
+//! sequences for prompts of 30 tokens and answers of 5, and 0.56 for 64 and 64 (`cargo bench -p piton-lm --bench
+//! training`, one thread, medians on a shared machine).
+//!
+//! # What it does not do
+//!
+//! It computes Qwen3 with full attention and default rotary embedding, and refuses every other configuration by name
+//! rather than approximate it. Weights are f32. There is no tokenizer here (piton-data) and no loss (piton-grpo);
+//! nothing is split over devices, and no activation is recomputed to save memory. Attention of sequences to their
+//! prefix holds its scores in memory: tokens of the sequences, times heads, times prefix and sequence length.
 
 mod batch;
 mod config;

@@ -1,5 +1,10 @@
 //! Model directories: what is read, what is refused and how it is said, what is written.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of a test or bench: a failure should stop it where it happens"
+)]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

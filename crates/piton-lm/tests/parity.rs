@@ -1,5 +1,10 @@
 //! Logits and gradients: against transformers (fixtures/golden/lm/make_qwen3.py), and of the two forms against each other.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of a test or bench: a failure should stop it where it happens"
+)]
+
 use std::path::{Path, PathBuf};
 
 use piton_lm::{CausalLm, HfModel, ModelConfig, SharedPrefixBatch, init};
@@ -20,6 +25,8 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 fn load(name: &str) -> CausalLm {
+    // tests run side by side: threads within an operation would only wait for each other
+    piton_torch::set_threads(1).unwrap();
     let HfModel { config, mut weights } = HfModel::load(&fixture(name), Device::Cpu).unwrap();
     weights.set_requires_grad(true).unwrap();
     CausalLm::new(config, weights)

@@ -1,5 +1,10 @@
 //! One optimizer step over 5 million parameters in 60 tensors: ours, and libtorch's fused AdamW through tch.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of a test or bench: a failure should stop it where it happens"
+)]
+
 use std::collections::BTreeMap;
 
 use divan::Bencher;

@@ -1,5 +1,10 @@
 //! AdamW and clipping against torch 2.13.0 (fixtures/golden/torch/adamw.py).
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of a test or bench: a failure should stop it where it happens"
+)]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -67,7 +72,7 @@ fn set_grads(params: &mut Params, grads: &Values) {
     let mut loss = Tensor::from(0.0);
     for (name, param) in &*params {
         let grad = tensor(&grads[name], &param.size(), param.kind());
-        loss = loss + (param * grad).sum(None);
+        loss += (param * grad).sum(None);
     }
     loss.backward();
 }

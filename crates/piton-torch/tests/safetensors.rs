@@ -1,5 +1,10 @@
 //! Files written here are those of the safetensors crate, byte for byte, and damaged ones are refused.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of a test or bench: a failure should stop it where it happens"
+)]
+
 use std::collections::{BTreeMap, HashMap};
 
 use piton_torch::{read_safetensors, read_safetensors_dir, write_safetensors};
