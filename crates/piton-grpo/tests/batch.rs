@@ -1,5 +1,7 @@
 //! How a batch is cut into updates and forward passes.
 
+#![allow(clippy::unwrap_used, reason = "a failure of a test should stop it where it happens")]
+
 use piton_grpo::batch::{Update, plan};
 use piton_trainer::TrainSample;
 

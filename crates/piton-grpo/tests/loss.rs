@@ -1,5 +1,9 @@
-//! Losses and their gradients against PyTorch's autograd in float64: fixtures/golden/grpo/loss.py.
+//! Losses and their gradients against PyTorch's autograd in float64 (fixtures/golden/grpo/loss.py), and the references on
+//! slices in piton-algo against the same numbers.
 
+#![allow(clippy::unwrap_used, reason = "a failure of a test should stop it where it happens")]
+
+use piton_algo::{DualClip, KlEstimator, TokenLoss, dual_clip_loss, kl};
 use piton_grpo::loss::{kl_loss, policy_loss};
 use piton_trainer::{KlLossType, PolicyLossConfig, PolicyLossType};
 use serde::Deserialize;
@@ -79,5 +83,41 @@ fn every_kl_estimator_and_its_gradient_equal_pytorch() {
             &case.loss,
             &case.gradient,
         );
+    }
+}
+
+/// The reference on slices gives the golden's values and gradients to 1e-12, relative to 1 or the value if larger.
+fn check_slices(found: &[TokenLoss], loss: &[f64], gradient: &[f64]) {
+    assert_eq!(found.len(), loss.len());
+    for (token, found) in found.iter().enumerate() {
+        for (found, expected) in [(found.value, loss[token]), (found.gradient, gradient[token])] {
+            let error = (found - expected).abs() / expected.abs().max(1.0);
+            assert!(error <= 1e-12, "token {token}: {found}, expected {expected}");
+        }
+    }
+}
+
+#[test]
+fn the_references_on_slices_equal_pytorch_too() {
+    let golden = golden();
+    for case in &golden.policy {
+        let clip = DualClip {
+            cliprange_low: case.cliprange_low,
+            cliprange_high: case.cliprange_high,
+            clip_ratio_c: case.clip_ratio_c,
+            log_prob_diff_min: case.log_prob_diff_min,
+            log_prob_diff_max: case.log_prob_diff_max,
+        };
+        let found = dual_clip_loss(&golden.log_probs, &golden.old_log_probs, &golden.advantages, &clip);
+        check_slices(&found, &case.loss, &case.gradient);
+    }
+    for case in &golden.kl {
+        let estimator = match case.kl_loss_type {
+            KlLossType::K1 => KlEstimator::K1,
+            KlLossType::Abs => KlEstimator::Abs,
+            KlLossType::K2 => KlEstimator::K2,
+            KlLossType::K3 => KlEstimator::K3,
+        };
+        check_slices(&kl(estimator, &golden.log_probs, &golden.old_log_probs), &case.loss, &case.gradient);
     }
 }

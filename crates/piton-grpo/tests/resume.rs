@@ -1,5 +1,7 @@
 //! What a checkpoint of the learner promises.
 
+#![allow(clippy::unwrap_used, reason = "a failure of a test should stop it where it happens")]
+
 mod common;
 
 use common::{batch, fit, learner, save, store, trained, worker};

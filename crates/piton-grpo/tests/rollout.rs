@@ -1,5 +1,7 @@
 //! The engine in this process, as agent loops and the learner see it.
 
+#![allow(clippy::unwrap_used, reason = "a failure of a test should stop it where it happens")]
+
 mod common;
 
 use std::sync::Arc;

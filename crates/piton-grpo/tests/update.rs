@@ -1,5 +1,7 @@
 //! One whole train step against transformers and PyTorch in float64: fixtures/golden/grpo/update.py.
 
+#![allow(clippy::unwrap_used, reason = "a failure of a test should stop it where it happens")]
+
 mod common;
 
 use common::{GoldenStep, fit, fixtures, learner, trained, worker};

@@ -1,5 +1,7 @@
 //! The warm-up that makes starting models.
 
+#![allow(clippy::unwrap_used, reason = "a failure of a test should stop it where it happens")]
+
 mod common;
 
 use std::num::NonZeroUsize;

@@ -1,5 +1,10 @@
 //! What several tests need: a tiny model, a batch for it, a learner, a checkpoint store.
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a failure of a test should stop it where it happens"
+)]
 
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
