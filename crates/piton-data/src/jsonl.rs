@@ -25,7 +25,7 @@ pub(crate) fn parse_row(line: &[u8]) -> Result<Row, Vec<Fault>> {
             Place::Line,
             kind(Some(&json)),
             "a JSON object",
-            &format!("write a row such as {EXAMPLE}"),
+            format!("write a row such as {EXAMPLE}"),
         )]);
     };
     Checker::default().row(object)
