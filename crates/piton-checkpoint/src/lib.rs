@@ -80,7 +80,7 @@
 //! # Measured
 //!
 //! `cargo bench -p piton-checkpoint`, 2026-11-30, ext4, median of 40. The two cores were building other things (load
-//! 10), so compare within a row; on the idle machine the bare calls for 5 files took 2 ms.
+//! 10) and waited for each other's disk, so compare within a row.
 //!
 //! | | bare write + fsync + rename | `save` | `latest` + `read`, all checked |
 //! |---|---|---|---|
