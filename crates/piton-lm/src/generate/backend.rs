@@ -8,7 +8,7 @@ use crate::{Result, Weights};
 /// Weights on a device, and the arithmetic.
 pub(crate) trait Backend {
     /// Keys and values of one sequence or one shared prompt.
-    type Cache: Send + Sync;
+    type Cache: std::fmt::Debug + Send + Sync;
 
     /// A cache of no positions.
     fn empty_cache(&mut self) -> Result<Self::Cache>;

@@ -6,7 +6,8 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use tch::Device;
 
 use super::cpu::CpuBackend;
-use super::scheduler::{Limits, Scheduler};
+use super::scheduler::{Limits, Schedule, Scheduler};
+use super::torch::TorchBackend;
 use super::{Finished, Request};
 use crate::{Error, ModelConfig, Result, Weights};
 
@@ -19,8 +20,10 @@ pub struct EngineConfig {
     pub max_tokens_per_forward: NonZeroUsize,
     /// Ids that end a response; `None` takes those of the model's configuration.
     pub eos_token_ids: Option<Vec<u32>>,
-    /// Where to compute. The CPU has its own kernels; other devices use libtorch's.
+    /// Where to compute.
     pub device: Device,
+    /// Whose arithmetic computes.
+    pub kernels: Kernels,
     /// CPU threads; `None` takes as many as the process may use. On the CPU the results do not depend on it.
     pub threads: Option<NonZeroUsize>,
 }
@@ -34,15 +37,25 @@ impl Default for EngineConfig {
             max_tokens_per_forward: MAX_TOKENS,
             eos_token_ids: None,
             device: Device::Cpu,
+            kernels: Kernels::Auto,
             threads: None,
         }
     }
 }
 
+/// Whose arithmetic computes the forward.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kernels {
+    /// This crate's kernels on the CPU, batch-invariant to the bit; libtorch's elsewhere.
+    Auto,
+    /// libtorch's on every device; the last bits of a response may depend on what shares its batch.
+    Libtorch,
+}
+
 /// Generates responses for many requests at once, with one copy of the weights.
 #[derive(Debug)]
 pub struct Engine {
-    scheduler: Scheduler<CpuBackend>,
+    scheduler: Box<dyn Schedule>,
     pool: ThreadPool,
     version: u64,
 }
@@ -72,8 +85,14 @@ impl Engine {
             .thread_name(|index| format!("generate-{index}"))
             .build()
             .map_err(|error| Error::Input(format!("start generation threads: {error}")))?;
-        let mut scheduler = Scheduler::new(CpuBackend::new(model), model, limits);
-        scheduler.load(weights)?;
+        let scheduler: Box<dyn Schedule> = match (config.kernels, config.device) {
+            (Kernels::Auto, Device::Cpu) => {
+                Box::new(Scheduler::new(CpuBackend::new(model, weights)?, model, limits))
+            }
+            (_, device) => {
+                Box::new(Scheduler::new(TorchBackend::new(model, weights, device)?, model, limits))
+            }
+        };
         Ok(Self { scheduler, pool, version })
     }
 
@@ -118,7 +137,7 @@ impl Engine {
 
     /// Whether nothing is in flight and nothing waits to be handed out.
     pub fn is_idle(&self) -> bool {
-        self.scheduler.is_idle()
+        self.scheduler.in_flight() == 0
     }
 
     /// Ends everything in flight with the tokens it has, in order of submission.

@@ -37,10 +37,7 @@ impl Choice<'_> {
         let index = if self.params.is_greedy() {
             self.greedy(logits)
         } else {
-            let scale = 1.0 / self.params.temperature;
-            if self.params.temperature != 1.0 {
-                exp_sum(logits, largest, scale, scratch);
-            }
+            exp_sum(logits, largest, 1.0 / self.params.temperature, scratch);
             self.sample(logits, scratch)
         };
         #[expect(clippy::cast_possible_truncation, reason = "rounds to the nearest single; ids fit 31 bits")]

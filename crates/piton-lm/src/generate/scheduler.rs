@@ -7,6 +7,7 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt::Debug;
 use std::sync::{Arc, Weak};
 
 use rayon::ThreadPool;
@@ -40,6 +41,24 @@ pub(crate) struct Scheduler<B: Backend> {
     ended: Vec<(u64, Finished)>,
     ids: BTreeSet<u64>,
     submitted: u64,
+}
+
+/// The scheduler of any backend, as the engine sees it.
+pub(crate) trait Schedule: Debug + Send {
+    /// Requests that were submitted and not yet handed out.
+    fn in_flight(&self) -> usize;
+
+    /// Copies other weights in place.
+    fn load(&mut self, weights: &Weights) -> Result<()>;
+
+    /// Checks a request and lines it up.
+    fn submit(&mut self, request: Request) -> Result<()>;
+
+    /// One forward over everything that runs.
+    fn step(&mut self, pool: &ThreadPool) -> Result<Vec<Finished>>;
+
+    /// Ends everything in flight.
+    fn abort_all(&mut self) -> Vec<Finished>;
 }
 
 /// A request and what follows from it.
@@ -84,35 +103,16 @@ struct Running<C> {
     sampled: Option<Sampled>,
 }
 
-impl<B: Backend> Scheduler<B> {
-    pub(crate) fn new(backend: B, config: &ModelConfig, limits: Limits) -> Self {
-        Self {
-            backend,
-            config: config.clone(),
-            limits,
-            queue: VecDeque::new(),
-            prefills: Vec::new(),
-            running: Vec::new(),
-            prompts: BTreeMap::new(),
-            ended: Vec::new(),
-            ids: BTreeSet::new(),
-            submitted: 0,
-        }
-    }
-
-    pub(crate) fn is_idle(&self) -> bool {
-        self.ids.is_empty()
-    }
-
-    pub(crate) fn in_flight(&self) -> usize {
+impl<B: Backend + Debug + Send> Schedule for Scheduler<B> {
+    fn in_flight(&self) -> usize {
         self.ids.len()
     }
 
-    pub(crate) fn load(&mut self, weights: &Weights) -> Result<()> {
+    fn load(&mut self, weights: &Weights) -> Result<()> {
         self.backend.load(weights)
     }
 
-    pub(crate) fn submit(&mut self, request: Request) -> Result<()> {
+    fn submit(&mut self, request: Request) -> Result<()> {
         request.check(&self.config)?;
         if !self.ids.insert(request.id) {
             return Err(Error::Input(format!(
@@ -133,11 +133,7 @@ impl<B: Backend> Scheduler<B> {
         Ok(())
     }
 
-    /// One forward over everything that runs.
-    pub(crate) fn step(&mut self, pool: &ThreadPool) -> Result<Vec<Finished>>
-    where
-        B::Cache: std::fmt::Debug,
-    {
+    fn step(&mut self, pool: &ThreadPool) -> Result<Vec<Finished>> {
         self.admit()?;
         self.forward(pool)?;
         self.start_prefilled()?;
@@ -146,7 +142,7 @@ impl<B: Backend> Scheduler<B> {
         Ok(self.hand_out())
     }
 
-    pub(crate) fn abort_all(&mut self) -> Vec<Finished> {
+    fn abort_all(&mut self) -> Vec<Finished> {
         let mut jobs: Vec<Job> = self.queue.drain(..).collect();
         for prefill in std::mem::take(&mut self.prefills) {
             self.backend.give_back(prefill.cache);
@@ -158,6 +154,23 @@ impl<B: Backend> Scheduler<B> {
         self.prompts.clear();
         self.ended.extend(jobs.into_iter().map(|job| job.finish(Finish::Abort)));
         self.hand_out()
+    }
+}
+
+impl<B: Backend> Scheduler<B> {
+    pub(crate) fn new(backend: B, config: &ModelConfig, limits: Limits) -> Self {
+        Self {
+            backend,
+            config: config.clone(),
+            limits,
+            queue: VecDeque::new(),
+            prefills: Vec::new(),
+            running: Vec::new(),
+            prompts: BTreeMap::new(),
+            ended: Vec::new(),
+            ids: BTreeSet::new(),
+            submitted: 0,
+        }
     }
 
     fn admit(&mut self) -> Result<()> {

@@ -5,7 +5,7 @@ use piton_lm::generate::{Request, SamplingParams};
 use crate::support::{MODELS, Model, domain, greedy, request, run};
 
 /// Draws; the least probability that is counted in a cell of its own has 20 of them.
-const DRAWS: u64 = 20_000;
+const DRAWS: u64 = 5_000;
 
 #[test]
 fn first_tokens_follow_temperature_top_k_and_top_p() {

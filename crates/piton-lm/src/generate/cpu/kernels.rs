@@ -169,3 +169,27 @@ fn exp(x: f32) -> f32 {
     let p = p.mul_add(r * r, r) + 1.0;
     p * f32::from_bits((shifted.to_bits() << 23).wrapping_add(1.0_f32.to_bits()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exp_is_within_two_units_in_the_last_place() {
+        let xs: Vec<f32> = (-8_700..=8_800).map(|i| i as f32 * 0.01).collect();
+        let mut found = vec![0.0; xs.len()];
+        exp_sum(&xs, 0.0, 1.0, &mut found);
+        for (x, found) in xs.iter().zip(found) {
+            let exact = f64::from(*x).exp();
+            let unit = 2.0_f64.powf(exact.log2().floor() - 23.0);
+            assert!((f64::from(found) - exact).abs() <= 2.0 * unit, "exp({x}) is {exact}, found {found}");
+        }
+    }
+
+    #[test]
+    fn exp_saturates() {
+        let mut found = [0.0; 3];
+        exp_sum(&[f32::NEG_INFINITY, -1000.0, 1000.0], 0.0, 1.0, &mut found);
+        assert!(found[0] < 2e-38 && found[1] < 2e-38 && found[2] > 1e38 && found[2].is_finite());
+    }
+}

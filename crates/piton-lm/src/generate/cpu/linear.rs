@@ -134,3 +134,33 @@ fn tile<const ROWS: usize>(rows: &[f32], panel: &[f32], out: &mut [f32], outputs
         out[i * outputs + column..][..width].copy_from_slice(&sums[..width]);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever the number of rows and the machine: the chain that the head of this file writes down.
+    #[test]
+    fn every_output_is_one_chain_of_fused_multiply_adds() {
+        let numbers =
+            |count: usize, step: f32| -> Vec<f32> { (0..count).map(|i| (i as f32 * step).sin()).collect() };
+        for (inputs, outputs) in [(3, 1), (40, 16), (129, 50)] {
+            let weights = numbers(inputs * outputs, 0.7);
+            let tensor = Tensor::from_slice(&weights).view([outputs as i64, inputs as i64]);
+            let (upper, lower) = (tensor.narrow(0, 0, 1), tensor.narrow(0, 1, outputs as i64 - 1));
+            let mut linear = Linear::zeros(inputs, outputs);
+            linear.load(&[&upper, &lower], &mut Vec::new()).unwrap();
+            for count in [1, 2, 5, 8, 15, 27] {
+                let rows = numbers(count * inputs, 1.3);
+                let mut out = vec![f32::NAN; count * outputs];
+                linear.apply(&rows, &mut out);
+                for (index, found) in out.iter().enumerate() {
+                    let (row, weight) = (index / outputs * inputs, index % outputs * inputs);
+                    let chain =
+                        (0..inputs).fold(0.0_f32, |sum, k| rows[row + k].mul_add(weights[weight + k], sum));
+                    assert_eq!(found.to_bits(), chain.to_bits(), "{count} rows of {inputs}, output {index}");
+                }
+            }
+        }
+    }
+}

@@ -37,16 +37,19 @@ pub(crate) struct CpuBackend {
 }
 
 impl CpuBackend {
-    pub(crate) fn new(config: &ModelConfig) -> Self {
+    /// Copies `weights`.
+    pub(crate) fn new(config: &ModelConfig, weights: &Weights) -> Result<Self> {
         let shape = CacheShape::new(config);
-        Self {
+        let mut model = Model::zeros(config);
+        model.load(weights)?;
+        Ok(Self {
             config: config.clone(),
             shape,
-            model: Model::zeros(config),
+            model,
             rope: Rope::new(config),
             blocks: BlockPool::new(&shape),
             workspaces: Vec::new(),
-        }
+        })
     }
 }
 
