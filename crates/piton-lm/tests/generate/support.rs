@@ -65,11 +65,12 @@ impl Model {
 
     /// Distinct prompts of varied lengths.
     pub(crate) fn prompts(&self, count: u64) -> Vec<Arc<[u32]>> {
+        let vocab = u32::try_from(self.config.vocab_size).unwrap();
         (0..count)
             .map(|index| {
                 let mut rng = Seed(11).stream("prompts", [index, 0, 0]);
                 let length = 1 + rng.next_u32() % 90;
-                (0..length).map(|_| rng.next_u32() % self.config.vocab_size as u32).collect()
+                (0..length).map(|_| rng.next_u32() % vocab).collect()
             })
             .collect()
     }
