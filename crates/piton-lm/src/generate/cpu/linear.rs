@@ -129,9 +129,11 @@ fn tile<const ROWS: usize>(rows: &[f32], panel: &[f32], out: &mut [f32], outputs
             }
         }
     }
-    let width = WIDTH.min(outputs - column);
-    for (i, sums) in sums.iter().enumerate() {
-        out[i * outputs + column..][..width].copy_from_slice(&sums[..width]);
+    for (sums, out) in sums.iter().zip(out.chunks_mut(outputs)) {
+        match out[column..].first_chunk_mut::<WIDTH>() {
+            Some(out) => *out = *sums,
+            None => out[column..].copy_from_slice(&sums[..outputs - column]),
+        }
     }
 }
 
