@@ -366,6 +366,18 @@ impl ColocateTrainer {
             })
     }
 
+    /// A process that died between a save and its prune left one checkpoint too many.
+    pub(crate) fn prune_surplus(&mut self) -> Result<(), Error> {
+        let MaxKeep::Last(keep) = self.config.checkpoint_maxkeep else { return Ok(()) };
+        let Some(held) = &self.held else { unreachable!("fit holds the store while it runs") };
+        if held.store.reader().steps()?.len() <= keep.get() {
+            return Ok(());
+        }
+        self.prune()?;
+        piton_run::Meta::refresh(self.experiment.work_dir())?;
+        Ok(())
+    }
+
     fn prune(&mut self) -> Result<(), Error> {
         let keep = match self.config.checkpoint_maxkeep {
             MaxKeep::All => piton_checkpoint::Keep::All,

@@ -41,21 +41,21 @@ impl ColocateTrainer {
             cur_step: self.snapshot.cur_step,
             total_train_steps: self.total_train_steps,
         });
+        self.prune_surplus()?;
         match self.steps()? {
-            Flow::Done => Ok(()),
-            Flow::Stopped => self.save_after_stop(),
+            Flow::Done if !self.stop.is_requested() => Ok(()),
+            // A stop that came while the last step was being saved is answered, too.
+            Flow::Done => self.save_after_stop().map(drop),
+            Flow::Stopped => {
+                self.report.stopped_by = Some(self.save_after_stop()?);
+                Ok(())
+            }
         }
     }
 
     fn steps(&mut self) -> Result<Flow, Error> {
-        if let Some(pending) = self.snapshot.pending.take() {
-            match self.finish_pending(&pending)? {
-                Flow::Done => {}
-                Flow::Stopped => {
-                    self.snapshot.pending = Some(pending);
-                    return Ok(Flow::Stopped);
-                }
-            }
+        if let Flow::Stopped = self.finish_resumed_step()? {
+            return Ok(Flow::Stopped);
         }
         if self.snapshot.cur_step >= self.total_train_steps {
             return Ok(Flow::Done);
@@ -205,11 +205,15 @@ impl ColocateTrainer {
         if self.config.checkpoint_interval.is_due(step) || is_last {
             self.commit()?;
         }
-        let exports = self.config.hf_interval.steps().is_some();
-        if self.config.hf_interval.is_due(step) || (exports && is_last) {
+        if self.is_export_due(step) {
             self.export(step)?;
         }
         Ok(())
+    }
+
+    fn is_export_due(&self, step: u64) -> bool {
+        let interval = self.config.hf_interval;
+        interval.is_due(step) || (interval.steps().is_some() && step == self.total_train_steps)
     }
 
     fn export(&mut self, step: u64) -> Result<(), Error> {
@@ -227,25 +231,45 @@ impl ColocateTrainer {
         Ok(())
     }
 
-    /// A resumed run's first act when the stop fell into an evaluation: the evaluation, then the step's line.
+    /// A resumed run's first act: what the step of its checkpoint still lacks, an evaluation or an export.
+    fn finish_resumed_step(&mut self) -> Result<Flow, Error> {
+        if let Some(pending) = self.snapshot.pending.take() {
+            if let Flow::Stopped = self.finish_pending(&pending)? {
+                self.snapshot.pending = Some(pending);
+                return Ok(Flow::Stopped);
+            }
+            return Ok(Flow::Done);
+        }
+        // The process before this one died between the checkpoint and the export.
+        let step = self.snapshot.cur_step;
+        if step > 0 && self.is_export_due(step) && !self.experiment.hf_path(step).exists() {
+            if self.should_stop() {
+                return Ok(Flow::Stopped);
+            }
+            self.export(step)?;
+        }
+        Ok(Flow::Done)
+    }
+
+    /// The evaluation that a stop cut short, then the step's line.
     fn finish_pending(&mut self, pending: &PendingStep) -> Result<Flow, Error> {
         let step = self.snapshot.cur_step;
         // The line stands when a process died between writing it and replacing the checkpoint.
-        if self.tracker.last_step() == Some(step) {
-            return Ok(Flow::Done);
+        if self.tracker.last_step() != Some(step) {
+            let mut metrics = pending.metrics.clone();
+            let started = Instant::now();
+            if let Flow::Stopped = self.evaluate(step, &mut metrics)? {
+                return Ok(Flow::Stopped);
+            }
+            metrics.insert("time/evaluation".to_owned(), started.elapsed().as_secs_f64());
+            self.tracker.append(step, &metrics)?;
         }
-        let mut metrics = pending.metrics.clone();
-        let started = Instant::now();
-        if let Flow::Stopped = self.evaluate(step, &mut metrics)? {
-            return Ok(Flow::Stopped);
-        }
-        metrics.insert("time/evaluation".to_owned(), started.elapsed().as_secs_f64());
-        self.tracker.append(step, &metrics)?;
         self.save_when_due(step)?;
         Ok(Flow::Done)
     }
 
-    fn save_after_stop(&mut self) -> Result<(), Error> {
+    /// Makes the state durable and says where it is; returns what asked for the stop.
+    fn save_after_stop(&mut self) -> Result<String, Error> {
         let reason = self.stop.requested().map_or_else(|| "stop".to_owned(), |reason| reason.to_string());
         if let Some(piton_run::StopReason::Signal(signal)) = self.stop.requested() {
             self.events.append(piton_run::Event::Signal { signal: signal.name().to_owned() })?;
@@ -253,8 +277,7 @@ impl ColocateTrainer {
         let path = self.commit()?;
         let step = self.snapshot.cur_step;
         self.progress.event(ProgressEvent::SavedAfterStop { step, path: &path, reason: &reason });
-        self.report.stopped_by = Some(reason);
-        Ok(())
+        Ok(reason)
     }
 }
 
