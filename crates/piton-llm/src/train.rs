@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use piton::{Screen, TrainArgs};
-use piton_grpo::Build;
 use piton_run::{EnvironmentRecord, Stop, SystemClock};
 use piton_trainer::RunContext;
 
@@ -29,7 +28,8 @@ pub(crate) fn run(args: &TrainArgs, stop: Stop) -> Result<()> {
         environment,
         allow_change: args.allow_change.clone(),
     };
-    let mut trainer = config.build(context)?;
+    let controllers = piton_grpo::build(&config)?;
+    let mut trainer = config.build_with(controllers.into(), context)?;
     let report = trainer.fit()?;
     print(&piton::summary(args, &report, &trainer.exp_dir()));
     Ok(())
