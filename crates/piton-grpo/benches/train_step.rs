@@ -110,12 +110,12 @@ fn batch(shape: &Shape) -> Vec<TrainSample> {
     (0..shape.prompts).flat_map(group).collect()
 }
 
-#[divan::bench(args = [1, 2])]
+#[divan::bench(args = [1, 2], sample_count = 10)]
 fn small(bencher: Bencher<'_, '_>, optimizer_steps: usize) {
     step(bencher, &SMALL, optimizer_steps);
 }
 
-#[divan::bench(args = [1, 2])]
+#[divan::bench(args = [1, 2], sample_count = 10)]
 fn medium(bencher: Bencher<'_, '_>, optimizer_steps: usize) {
     step(bencher, &MEDIUM, optimizer_steps);
 }
