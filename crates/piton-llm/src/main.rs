@@ -11,7 +11,7 @@ use piton_run::Stop;
 
 /// The part of Piton that links libtorch; usually started by `piton train`.
 #[derive(Debug, Parser)]
-#[command(name = "piton-llm", version, arg_required_else_help = true)]
+#[command(name = "piton-llm", bin_name = "piton", version, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
 
 #[expect(clippy::print_stderr, reason = "the one place that prints errors")]
 fn complain(error: &anyhow::Error) {
-    eprintln!("error: {error:#}");
+    eprintln!("{}", piton::complaint(error));
 }
 
 fn run(stop: Stop) -> Result<()> {

@@ -11,12 +11,14 @@ use piton_trainer::RunContext;
 pub(crate) fn run(args: &TrainArgs, stop: Stop) -> Result<()> {
     let recipe = piton::load_recipe(args)?;
     if args.print_config {
-        let text = toml::to_string_pretty(&recipe.config).context("the configuration cannot be written as TOML")?;
+        let text =
+            toml::to_string_pretty(&recipe.config).context("the configuration cannot be written as TOML")?;
         print(&text);
         return Ok(());
     }
     let config = recipe.config;
-    let threads = config.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let threads =
+        config.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     piton_torch::set_threads(threads)?;
     let environment = facts(threads);
     let context = RunContext {

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
 use piton_data::{Dataset, Prompts, Tokenizer};
 use piton_grpo::{WarmupOptions, WarmupProgress, WarmupTarget, warmup};
@@ -28,17 +28,20 @@ pub(crate) struct WarmupArgs {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Most updates
-    #[arg(long, default_value_t = 4000)]
+    #[arg(long, default_value_t = 6000)]
     steps: u64,
     /// Rows of one update
     #[arg(long, default_value = "64")]
     batch_size: NonZeroUsize,
     /// Learning rate
-    #[arg(long, default_value_t = 1e-3)]
+    #[arg(long, default_value_t = 3e-3)]
     lr: f64,
-    /// Stop when the share of held-out rows answered right is in this band, written LOW,HIGH
-    #[arg(long, value_delimiter = ',', num_args = 2, default_values_t = [0.36, 0.44])]
-    accuracy: Vec<f64>,
+    /// Stop when the share of held-out rows answered right is at least this…
+    #[arg(long, default_value_t = 0.36)]
+    accuracy_low: f64,
+    /// …and at most this
+    #[arg(long, default_value_t = 0.44)]
+    accuracy_high: f64,
     /// Updates between looks
     #[arg(long, default_value = "10")]
     every_steps: NonZeroUsize,
@@ -48,7 +51,6 @@ pub(crate) struct WarmupArgs {
 }
 
 pub(crate) fn run(args: &WarmupArgs) -> Result<()> {
-    let [low, high] = args.accuracy[..] else { bail!("--accuracy takes two numbers, LOW,HIGH") };
     piton_torch::set_threads(args.threads)?;
     let config = ModelConfig::read(&args.model_dir.join("config.json"))?;
     let tokenizer = Tokenizer::from_dir(&args.model_dir)?;
@@ -66,7 +68,7 @@ pub(crate) fn run(args: &WarmupArgs) -> Result<()> {
         lr_warmup_steps: 50,
         pack_max_length: 16_384,
         target: Some(WarmupTarget {
-            accuracy: [low, high],
+            accuracy: [args.accuracy_low, args.accuracy_high],
             every_steps: args.every_steps,
             sampling: SamplingParams { max_tokens: 8, temperature: 0.0, ..SamplingParams::default() },
         }),
@@ -75,7 +77,10 @@ pub(crate) fn run(args: &WarmupArgs) -> Result<()> {
     let progress = |now: WarmupProgress| {
         if let Some(accuracy) = now.accuracy {
             let seconds = started.elapsed().as_secs_f64();
-            say(&format!("step {:5}  loss {:.4}  held-out accuracy {accuracy:.3}  {seconds:.0} s", now.step, now.loss));
+            say(&format!(
+                "step {:5}  loss {:.4}  held-out accuracy {accuracy:.3}  {seconds:.0} s",
+                now.step, now.loss
+            ));
         }
     };
     let weights = warmup(&config, weights, &tokenizer, &train, &held_out, &options, progress)?;
