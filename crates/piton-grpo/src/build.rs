@@ -3,11 +3,12 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use piton_agent::BoxError;
 use piton_data::Tokenizer;
 use piton_lm::generate::EngineConfig;
 use piton_lm::{HfModel, ModelConfig};
 use piton_rng::Seed;
-use piton_trainer::{ColocateTrainerConfig, Controllers};
+use piton_trainer::{ColocateTrainer, ColocateTrainerConfig, Controllers, RunContext};
 use tch::Device;
 
 use crate::learner::GrpoLearner;
@@ -117,5 +118,23 @@ fn context_length(config: &ColocateTrainerConfig, model: &ModelConfig) -> Result
                  or leave the key out"
             )],
         }),
+    }
+}
+
+/// `build()` for a trainer's configuration: this crate's engines under the step loop.
+///
+/// Callers with engines of their own use [`ColocateTrainerConfig::build_with`] instead.
+pub trait BuildTrainer {
+    /// Loads the model, starts the engine, reads the data, takes the work_dir and resumes where there is something to resume.
+    ///
+    /// # Errors
+    /// Those of [`build`] and of [`ColocateTrainerConfig::build_with`].
+    fn build(self, context: RunContext) -> std::result::Result<ColocateTrainer, BoxError>;
+}
+
+impl BuildTrainer for ColocateTrainerConfig {
+    fn build(self, context: RunContext) -> std::result::Result<ColocateTrainer, BoxError> {
+        let controllers = build(&self)?;
+        Ok(self.build_with(controllers.into(), context)?)
     }
 }

@@ -60,7 +60,7 @@ mod supervised;
 mod update;
 mod warmup;
 
-pub use build::{LocalControllers, build};
+pub use build::{BuildTrainer, LocalControllers, build};
 pub use error::{Error, Result};
 pub use learner::GrpoLearner;
 pub use publish::PublishWeights;

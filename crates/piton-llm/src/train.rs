@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use piton::{Screen, TrainArgs};
+use piton_grpo::BuildTrainer;
 use piton_run::{EnvironmentRecord, Stop, SystemClock};
 use piton_trainer::RunContext;
 
@@ -30,8 +31,7 @@ pub(crate) fn run(args: &TrainArgs, stop: Stop) -> Result<()> {
         environment,
         allow_change: args.allow_change.clone(),
     };
-    let controllers = piton_grpo::build(&config)?;
-    let mut trainer = config.build_with(controllers.into(), context)?;
+    let mut trainer = config.build(context).map_err(|error| anyhow::anyhow!(error))?;
     let report = trainer.fit()?;
     print(&piton::summary(args, &report, &trainer.exp_dir()));
     Ok(())
