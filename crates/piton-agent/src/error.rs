@@ -58,15 +58,21 @@ pub enum Error {
     #[error("configuration: {}", .0.join("; "))]
     Config(Vec<String>),
     /// The data of a task cannot be used.
-    #[error("task {task:?}: {message}")]
+    #[error("task {task:?}")]
     Data {
         /// The task.
         task: String,
         /// What is wrong, with file and line.
-        message: String,
-        /// The cause.
         #[source]
-        source: Option<Box<piton_data::Error>>,
+        source: Box<piton_data::Error>,
+    },
+    /// Prompts are over the limit, and the configuration says that none may be.
+    #[error("task {task:?}: {message}")]
+    TooLong {
+        /// The task.
+        task: String,
+        /// How many, of which file, and what to do.
+        message: String,
     },
     /// A saved state does not belong to this configuration.
     #[error("task {task:?}: the saved state does not fit: {message}")]

@@ -134,6 +134,14 @@ impl ColocateManager {
         self.tasks.iter().map(|task| (task.name.as_str(), task.len()))
     }
 
+    /// Of every task, in order of their names: tokens of its longest prompt, and `max_tokens` of its responses.
+    pub fn lengths(&self) -> impl Iterator<Item = (&str, usize, usize)> {
+        self.tasks.iter().map(|task| {
+            let (prompt, response) = task.lengths();
+            (task.name.as_str(), prompt, response)
+        })
+    }
+
     /// Produces `batch_size` groups for train step `step`.
     ///
     /// # Errors

@@ -43,6 +43,7 @@ pub(crate) struct Task {
     pub(crate) weight: f64,
     pub(crate) prompt_repeat_k: usize,
     pub(crate) agent_loop: Arc<dyn AgentLoop>,
+    max_tokens: usize,
     /// `[rows]` token ids and row of every prompt.
     prompts: Vec<(Arc<[u32]>, Arc<Row>)>,
     sampler: Sampler,
@@ -84,9 +85,16 @@ impl Task {
             weight: config.weight,
             prompt_repeat_k: config.sampler_config.prompt_repeat_k,
             agent_loop: Arc::new(SingleTurnAgentLoop::new(single.sample_params.clone(), judger)),
+            max_tokens: single.sample_params.max_tokens,
             prompts,
             sampler,
         })
+    }
+
+    /// Tokens of the longest prompt, and the largest number of tokens a response may have.
+    pub(crate) fn lengths(&self) -> (usize, usize) {
+        let longest = self.prompts.iter().map(|(ids, _)| ids.len()).max().unwrap_or(0);
+        (longest, self.max_tokens)
     }
 
     /// Number of usable prompts.
@@ -130,7 +138,7 @@ fn check_filter(task: &str, entry: &DatasetEntry, prompts: &Prompts) -> Result<(
         counts.read,
         entry.dataset.anno_path.display()
     );
-    Err(Error::Data { task: task.to_owned(), message, source: None })
+    Err(Error::TooLong { task: task.to_owned(), message })
 }
 
 fn read(entry: &DatasetEntry, tokenizer: &Tokenizer) -> Result<Prompts, piton_data::Error> {
@@ -139,9 +147,5 @@ fn read(entry: &DatasetEntry, tokenizer: &Tokenizer) -> Result<Prompts, piton_da
 }
 
 fn data_error(task: &str, source: piton_data::Error) -> Error {
-    Error::Data {
-        task: task.to_owned(),
-        message: "its prompts cannot be used".to_owned(),
-        source: Some(Box::new(source)),
-    }
+    Error::Data { task: task.to_owned(), source: Box::new(source) }
 }

@@ -34,7 +34,7 @@ pub enum Error {
         dtype: String,
     },
     /// Bytes that are not a well-formed safetensors file.
-    #[error("{origin}: not a valid safetensors file: {reason}")]
+    #[error("{origin}: not a valid safetensors file: {reason}; copy or download it again")]
     Format {
         /// Where the bytes came from.
         origin: String,

@@ -149,6 +149,7 @@ impl ColocateTrainerConfig {
         if prompts < self.train_batch_size {
             return Err(Error::TooFewPrompts { batch: self.train_batch_size, prompts });
         }
+        crate::lengths::check(&self, &manager, eval_manager.as_ref()).map_err(Error::Config)?;
         let total_train_steps = self.total_steps(prompts);
         let work_dir = self.work_dir.clone().unwrap_or_else(|| PathBuf::from(".piton/colocate"));
         let identity = Identity {

@@ -14,7 +14,8 @@ pub enum Error {
     /// The configuration differs from the run's in a way that a resume cannot follow.
     #[error(
         "the configuration differs from the one this run was started with in what a resume cannot change:\n  {}\n\
-         start a new run (another work_dir, or without auto_resume), or set these keys back", .0.join("\n  ")
+         start a new run (another work_dir, or without auto_resume), set these keys back, or, for what alters the course of \
+         training only, allow the change by name (allow_change, --allow-change KEY)", .0.join("\n  ")
     )]
     ConfigChanged(Vec<String>),
     /// Producing or evaluating failed.
@@ -64,8 +65,8 @@ pub enum Error {
     },
     /// Too few prompts for a batch.
     #[error(
-        "train_batch_size is {batch} and the tasks have only {prompts} usable prompts together: \
-         lower train_batch_size to at most {prompts}, or add prompts"
+        "train_batch_size is {batch}, more than the usable prompts of all tasks together ({prompts}): \
+         write at most {prompts}, or add prompts"
     )]
     TooFewPrompts {
         /// The batch size.

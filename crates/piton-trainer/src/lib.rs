@@ -8,6 +8,7 @@ mod error;
 mod evaluate;
 mod export;
 mod fit;
+mod lengths;
 mod metrics;
 mod open;
 mod progress;

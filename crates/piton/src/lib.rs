@@ -16,11 +16,13 @@
 //! The stop signals are blocked over that, so that one which arrives in between is not lost but seen by the trainer.
 
 mod args;
+mod complaint;
 mod recipe;
 mod report;
 mod screen;
 
 pub use args::{Cli, Command, TrainArgs};
+pub use complaint::complaint;
 pub use recipe::{Recipe, load as load_recipe};
 pub use report::summary;
 pub use screen::Screen;

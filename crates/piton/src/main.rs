@@ -19,7 +19,7 @@ fn main() -> ExitCode {
 
 #[expect(clippy::print_stderr, reason = "the one place that prints errors")]
 fn complain(error: &anyhow::Error) {
-    eprintln!("error: {error:#}");
+    eprintln!("{}", piton::complaint(error));
 }
 
 fn run() -> Result<()> {

@@ -13,7 +13,9 @@ pub fn summary(args: &TrainArgs, report: &FitReport, exp_dir: &Path) -> String {
     let mut rows: Vec<(&str, String)> = Vec::new();
     let ended = match &report.stopped_by {
         None => format!("finished, {} of {} steps", report.cur_step, report.total_train_steps),
-        Some(reason) => format!("stopped by {reason}, {} of {} steps", report.cur_step, report.total_train_steps),
+        Some(reason) => {
+            format!("stopped by {reason}, {} of {} steps", report.cur_step, report.total_train_steps)
+        }
     };
     rows.push(("run", ended));
     if report.trained_steps > 0 {
@@ -27,7 +29,10 @@ pub fn summary(args: &TrainArgs, report: &FitReport, exp_dir: &Path) -> String {
     };
     match (accuracy(&report.first_evaluation), accuracy(&report.last_evaluation)) {
         (Some((first_step, first)), Some((last_step, last))) if first_step != last_step => {
-            rows.push(("accuracy", format!("{first:.3} at step {first_step}, {last:.3} at step {last_step} (held out)")));
+            rows.push((
+                "accuracy",
+                format!("{first:.3} at step {first_step}, {last:.3} at step {last_step} (held out)"),
+            ));
         }
         (_, Some((step, last))) => rows.push(("accuracy", format!("{last:.3} at step {step} (held out)"))),
         _ => {}
@@ -67,5 +72,8 @@ fn next(args: &TrainArgs, report: &FitReport) -> String {
         let longer = report.total_train_steps * 2;
         ("train on", format!("{command} --auto-resume --set total_train_steps={longer}"))
     };
-    format!("\nNext\n  {what:<11} {more}\n  {:<11} logs/exp_tracking/tracker.jsonl in the directory above, one line a step\n", "metrics")
+    format!(
+        "\nNext\n  {what:<11} {more}\n  {:<11} logs/exp_tracking/tracker.jsonl in the directory above, one line a step\n",
+        "metrics"
+    )
 }

@@ -23,7 +23,9 @@ pub struct Screen {
 impl Screen {
     /// For this process's stderr.
     pub fn new() -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()));
+        let bar = std::io::stderr()
+            .is_terminal()
+            .then(|| ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()));
         Self { bar, started: Instant::now(), first_step: 0, last_line: None, accuracy: None }
     }
 
@@ -85,14 +87,20 @@ impl Progress for Screen {
             ProgressEvent::Started { exp_dir, cur_step, total_train_steps } => {
                 self.started = Instant::now();
                 self.first_step = cur_step;
-                let verb = if cur_step > 0 { format!("resumed after step {cur_step}") } else { "training".to_owned() };
+                let verb = if cur_step > 0 {
+                    format!("resumed after step {cur_step}")
+                } else {
+                    "training".to_owned()
+                };
                 self.say(&format!("{verb} in {}", exp_dir.display()));
                 if let Some(bar) = &self.bar {
                     bar.set_length(total_train_steps);
                     bar.set_position(cur_step);
                     bar.reset_eta();
                     let style = "step {pos}/{len} {wide_bar} {msg}  left {eta_precise}";
-                    bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()));
+                    bar.set_style(
+                        ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()),
+                    );
                 }
             }
             ProgressEvent::Warning { text } => self.say(&format!("warning: {text}")),
@@ -108,8 +116,12 @@ impl Progress for Screen {
                     self.say(&format!("step {step}: held-out accuracy {accuracy:.3}"));
                 }
             }
-            ProgressEvent::Step { step, total_train_steps, metrics } => self.step(step, total_train_steps, metrics),
-            ProgressEvent::Exported { step, path } => self.say(&format!("step {step}: exported to {}", path.display())),
+            ProgressEvent::Step { step, total_train_steps, metrics } => {
+                self.step(step, total_train_steps, metrics)
+            }
+            ProgressEvent::Exported { step, path } => {
+                self.say(&format!("step {step}: exported to {}", path.display()))
+            }
             ProgressEvent::SavedAfterStop { step, path, reason } => {
                 if let Some(bar) = &self.bar {
                     bar.abandon();

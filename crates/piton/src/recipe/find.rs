@@ -11,7 +11,10 @@ pub(super) fn find(recipe: &str) -> Result<PathBuf> {
         if path.is_file() {
             return Ok(path.to_owned());
         }
-        bail!("there is no recipe file {recipe}: write the path of a TOML file, or one of: {}", names().join(", "));
+        bail!(
+            "there is no recipe file {recipe}: write the path of a TOML file, or one of: {}",
+            names().join(", ")
+        );
     }
     for folder in folders() {
         let file = folder.join(format!("{recipe}.toml"));

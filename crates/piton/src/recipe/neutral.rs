@@ -45,7 +45,11 @@ const NEUTRAL: &[(&str, &str, Neutral)] = &[
     ("rollout_config", "enable_chunked_prefill", OneOf(&["false"])),
     ("rollout_config", "enable_return_routed_experts", OneOf(&["false"])),
     ("agent_loop_manager_cfg.tasks.*.agent_loop_config", "enable_batch_judge", OneOf(&["false"])),
-    ("agent_loop_manager_cfg.tasks.*.sampler_config.dataloader_cfg", "collator", OneOf(&["\"fake_collator\""])),
+    (
+        "agent_loop_manager_cfg.tasks.*.sampler_config.dataloader_cfg",
+        "collator",
+        OneOf(&["\"fake_collator\""]),
+    ),
     ("agent_loop_manager_cfg.tasks.*.sampler_config.dataloader_cfg", "pack_level", OneOf(&["\"none\""])),
     ("agent_loop_manager_cfg.tasks.*.sampler_config.dataloader_cfg", "pack_to_max_length", OneOf(&["false"])),
     ("agent_loop_manager_cfg.tasks.*.sampler_config.dataloader_cfg", "pack_max_length", Anything),
@@ -57,7 +61,9 @@ const NEUTRAL: &[(&str, &str, Neutral)] = &[
 pub(super) fn remove(table: &mut Table) -> Result<()> {
     let mut root = Value::Table(std::mem::take(table));
     let result = NEUTRAL.iter().try_for_each(|(section, name, neutral)| {
-        let eval = section.strip_prefix("agent_loop_manager_cfg").map(|rest| format!("eval_agent_loop_manager_cfg{rest}"));
+        let eval = section
+            .strip_prefix("agent_loop_manager_cfg")
+            .map(|rest| format!("eval_agent_loop_manager_cfg{rest}"));
         take(&mut root, section, name, neutral, section)?;
         eval.map_or(Ok(()), |eval| take(&mut root, &eval, name, neutral, &eval))
     });

@@ -14,7 +14,9 @@ pub(super) fn apply(table: &mut Table, argument: &str) -> Result<()> {
     };
     let parts: Vec<&str> = key.trim().split('.').collect();
     if parts.iter().any(|part| part.is_empty()) {
-        bail!("--set {argument}: {key:?} is not a key; write names with dots between, for example train_worker_cfg.optim_cfg.lr");
+        bail!(
+            "--set {argument}: {key:?} is not a key; write names with dots between, for example train_worker_cfg.optim_cfg.lr"
+        );
     }
     let mut value = value(text.trim());
     if let (Some(name), Value::String(path)) = (parts.last(), &mut value)
@@ -24,31 +26,37 @@ pub(super) fn apply(table: &mut Table, argument: &str) -> Result<()> {
         *path = Path::new(".").join(&*path).to_string_lossy().into_owned();
     }
     let mut root = Value::Table(std::mem::take(table));
-    let result = insert(&mut root, &parts, value, argument);
+    let result = insert(&mut root, "", &parts, value, argument);
     if let Value::Table(filled) = root {
         *table = filled;
     }
     result
 }
 
-fn insert(place: &mut Value, parts: &[&str], value: Value, argument: &str) -> Result<()> {
+/// `above` is the key of `place`.
+fn insert(place: &mut Value, above: &str, parts: &[&str], value: Value, argument: &str) -> Result<()> {
     let [first, rest @ ..] = parts else {
         *place = value;
         return Ok(());
     };
+    let key = if above.is_empty() { (*first).to_owned() } else { format!("{above}.{first}") };
     match place {
         Value::Table(table) => {
             let inner = table.entry(*first).or_insert_with(|| Value::Table(Table::new()));
-            insert(inner, rest, value, argument)
+            insert(inner, &key, rest, value, argument)
         }
         Value::Array(list) => {
             let length = list.len();
             match first.parse::<usize>().ok().and_then(|index| list.get_mut(index)) {
-                Some(inner) => insert(inner, rest, value, argument),
-                None => bail!("--set {argument}: {first:?} is not an element of a list of {length}; write 0 to {}", length.saturating_sub(1)),
+                Some(inner) => insert(inner, &key, rest, value, argument),
+                None => bail!(
+                    "--set {argument}: {above} is a list of {length}, counted from 0, and has no element {first}"
+                ),
             }
         }
-        other => bail!("--set {argument}: {first:?} lies below a value ({other}), not below a table"),
+        other => {
+            bail!("--set {argument}: {above} is a value ({other}), not a table; write --set {above}=VALUE")
+        }
     }
 }
 
