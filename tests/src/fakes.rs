@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use piton_agent::{BoxError, BoxFuture, FinishReason, GenerateRequest, Generation, Reward, RolloutController};
+use piton_agent::{
+    BoxError, BoxFuture, FinishReason, GenerateRequest, Generation, Reward, RolloutController,
+};
 use piton_checkpoint::Stage;
 use piton_trainer::{FitContext, FitOutcome, ResumeRequest, SaveRequest, TrainController, TrainSample};
 

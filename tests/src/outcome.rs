@@ -28,16 +28,23 @@ impl Outcome {
         collect(exp_dir, newest.path(), &mut files);
         files.retain(|path, _| !path.ends_with("MANIFEST.json"));
         for folder in ["train_rollout", "eval_rollout", "hf"] {
-            collect(exp_dir, &exp_dir.join(folder), &mut files);
+            let folder = exp_dir.join(folder);
+            if folder.exists() {
+                collect(exp_dir, &folder, &mut files);
+            }
         }
         let tracker = std::fs::read_to_string(exp_dir.join("logs/exp_tracking/tracker.jsonl"));
         for line in tracker.expect("there is a tracker").lines() {
-            let mut line: Map<String, Value> = serde_json::from_str(line).expect("a tracker's line is an object");
+            let mut line: Map<String, Value> =
+                serde_json::from_str(line).expect("a tracker's line is an object");
             line.retain(|tag, _| !is_volatile(tag));
-            let once = files.insert(format!("tracker, step {}", line["step"]), Value::from(line).to_string().into());
+            let once =
+                files.insert(format!("tracker, step {}", line["step"]), Value::from(line).to_string().into());
             assert!(once.is_none(), "a step has two lines");
         }
-        let left: Vec<_> = names(&checkpoints).filter(|name| name.starts_with(".tmp") || name.starts_with(".trash")).collect();
+        let left: Vec<_> = names(&checkpoints)
+            .filter(|name| name.starts_with(".tmp") || name.starts_with(".trash"))
+            .collect();
         assert!(left.is_empty(), "left over: {left:?}");
         Self(files)
     }
@@ -47,11 +54,6 @@ impl Outcome {
         let paths: std::collections::BTreeSet<_> = self.0.keys().chain(other.0.keys()).collect();
         let differs = |path: &&&String| self.0.get(**path) != other.0.get(**path);
         paths.iter().filter(differs).map(|path| (*path).clone()).collect()
-    }
-
-    /// Every path.
-    pub fn paths(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
     }
 }
 

@@ -29,7 +29,8 @@ impl SmallRun {
                 format!("{row}\n")
             })
             .collect();
-        std::fs::write(dir.path().join("rollout_data.jsonl"), rows).expect("the temporary directory is writable");
+        std::fs::write(dir.path().join("rollout_data.jsonl"), rows)
+            .expect("the temporary directory is writable");
         Self { dir }
     }
 

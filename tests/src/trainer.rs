@@ -68,6 +68,16 @@ impl Trainer {
         self.exp_dir().join(format!("checkpoints/ckpt-step-{step}"))
     }
 
+    /// Whether the tracker has the step's line.
+    pub fn has_recorded(&self, step: u64) -> bool {
+        let line = format!("{{\"step\":{step},");
+        let holds = |exp_dir: PathBuf| {
+            let tracker = fs::read_to_string(exp_dir.join("logs/exp_tracking/tracker.jsonl"));
+            tracker.is_ok_and(|text| text.contains(&line))
+        };
+        self.exp_dirs().into_iter().any(holds)
+    }
+
     /// `piton train` and these settings.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(program("piton"));
@@ -78,7 +88,8 @@ impl Trainer {
 
     /// What comes after `train`.
     pub fn arguments(&self, command: &mut Command, args: &[&str]) {
-        let recipe = fixtures().canonicalize().expect("the fixtures are there").join("recipes/chain-sum.toml");
+        let recipe =
+            fixtures().canonicalize().expect("the fixtures are there").join("recipes/chain-sum.toml");
         command.arg(recipe).arg("--work-dir").arg(self.work_dir());
         for set in &self.sets {
             command.args(["--set", set]);

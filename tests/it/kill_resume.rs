@@ -1,0 +1,111 @@
+//! SIGKILL at random moments: whatever moment it is, the resumed run ends like one that was never killed.
+//!
+//! `PITON_KILLS=100` makes the number of kills another one, `PITON_THREADS=2` that of the threads.
+
+use std::path::Path;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use piton_rng::{Rng, Seed};
+use piton_tests::{Receiver, Trainer, assert_same_end};
+
+/// What a run was doing when it was killed, and how often.
+type Tally = std::collections::BTreeMap<&'static str, usize>;
+
+#[test]
+fn a_killed_run_ends_like_one_never_killed() {
+    kill(&[], 8, |_| {});
+}
+
+/// With two updates a step, and rollout weights that a stop after an odd step leaves older than the policy's.
+#[test]
+fn a_stopped_and_killed_run_with_lagging_weights_ends_like_one_never_killed() {
+    let sets = [
+        "total_train_steps=8",
+        "sync_weights_interval=2",
+        "train_worker_cfg.optimizer_steps=2",
+        "evaluate_step=4",
+        "hf_interval=4",
+    ];
+    let mut lagging = 0;
+    kill(&sets, 4, |trainer| lagging += usize::from(stop_after(trainer, 3)));
+    assert!(lagging > 0, "no run was stopped after step 3");
+}
+
+/// Kills runs at random moments, at least `kills` times, no run more than four times. `before` may do something else to a run first.
+fn kill(sets: &[&str], kills: usize, mut before: impl FnMut(&Trainer)) {
+    let kills = number("PITON_KILLS").unwrap_or(kills);
+    let threads = format!("threads={}", number("PITON_THREADS").unwrap_or(1));
+    let sets = [sets, &[threads.as_str()]].concat();
+    let reference = Trainer::new(&sets);
+    let mut running = reference.start(&[]);
+    running.wait_for(|running| running.has_said("training in"));
+    let start_up = running.age();
+    let ended = running.end();
+    assert!(ended.status.success(), "{}", ended.stderr);
+    let (whole, expected) = (ended.took, reference.exp_dir());
+
+    let (mut tally, mut runs) = (Tally::new(), 0);
+    while tally.values().sum::<usize>() < kills {
+        let mut draw = Seed(7).stream("kill", [runs, 0, 0]);
+        let killed = Trainer::new(&sets);
+        before(&killed);
+        for attempt in 0..4 {
+            // Every other kill spares the start, which would get most of them.
+            let from = if attempt % 2 == 0 { Duration::ZERO } else { start_up };
+            let Some(doing) = start_and_kill(&killed, between(&mut draw, from, whole)) else { break };
+            *tally.entry(doing).or_default() += 1;
+        }
+        killed.finish(&[]);
+        assert_same_end(&expected, &killed.exp_dir());
+        runs += 1;
+    }
+    println!("{} kills in {runs} runs of {whole:?} each: {tally:?}", tally.values().sum::<usize>());
+}
+
+/// Stops the run when `step` is recorded; false when the next one was done, too, before the signal was seen.
+fn stop_after(trainer: &Trainer, step: u64) -> bool {
+    let mut running = trainer.start(&["--auto-resume"]);
+    running.wait_for(|_| trainer.has_recorded(step));
+    running.send(Signal::SIGTERM, Receiver::Process);
+    assert!(running.end().status.success());
+    let checkpoint = trainer.checkpoint(step);
+    // Of the checkpoints, only those off the sync interval hold what the rollout engine held.
+    checkpoint.join("weights/rollout.safetensors").is_file()
+}
+
+/// What the run was doing when it was killed; `None` when it had ended before.
+fn start_and_kill(trainer: &Trainer, moment: Duration) -> Option<&'static str> {
+    let mut running = trainer.start(&["--auto-resume"]);
+    if !running.wait_until(moment) {
+        let ended = running.end();
+        assert!(ended.status.success(), "{}", ended.stderr);
+        return None;
+    }
+    let ended = running.kill();
+    let is_there = |folder: &str, name: &str| {
+        trainer.exp_dirs().iter().any(|exp_dir| holds(&exp_dir.join(folder), name))
+    };
+    Some(match () {
+        () if ended.status.success() => return None,
+        () if is_there("checkpoints", ".tmp-") => "saving",
+        () if is_there("checkpoints", ".trash-") => "pruning",
+        () if is_there("hf", ".tmp-") => "exporting",
+        () if ended.stderr.contains("training in") || ended.stderr.contains("resumed after") => "training",
+        () if trainer.exp_dirs().is_empty() => "starting",
+        () => "resuming",
+    })
+}
+
+fn holds(folder: &Path, prefix: &str) -> bool {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    entries.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(prefix))
+}
+
+fn between(draw: &mut Rng, from: Duration, to: Duration) -> Duration {
+    from + to.saturating_sub(from).mul_f64(draw.next_f64())
+}
+
+fn number(name: &str) -> Option<usize> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+}
