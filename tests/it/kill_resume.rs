@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use piton_rng::{Rng, Seed};
-use piton_tests::{Receiver, Trainer, assert_same_end};
+use piton_tests::{Receiver, Trainer, assert_same_end, from_env};
 
 /// What a run was doing when it was killed, and how often.
 type Tally = std::collections::BTreeMap<&'static str, usize>;
 
 #[test]
 fn a_killed_run_ends_like_one_never_killed() {
-    kill(&[], 8, |_| {});
+    kill(&["checkpoint_maxkeep=2"], 8, |_| {});
 }
 
 /// With two updates a step, and rollout weights that a stop after an odd step leaves older than the policy's.
@@ -22,6 +22,7 @@ fn a_killed_run_ends_like_one_never_killed() {
 fn a_stopped_and_killed_run_with_lagging_weights_ends_like_one_never_killed() {
     let sets = [
         "total_train_steps=8",
+        "checkpoint_maxkeep=1",
         "sync_weights_interval=2",
         "train_worker_cfg.optimizer_steps=2",
         "evaluate_step=4",
@@ -33,9 +34,10 @@ fn a_stopped_and_killed_run_with_lagging_weights_ends_like_one_never_killed() {
 }
 
 /// Kills runs at random moments, at least `kills` times, no run more than four times. `before` may do something else to a run first.
+#[expect(clippy::print_stdout, reason = "the figures of a long run by hand")]
 fn kill(sets: &[&str], kills: usize, mut before: impl FnMut(&Trainer)) {
-    let kills = number("PITON_KILLS").unwrap_or(kills);
-    let threads = format!("threads={}", number("PITON_THREADS").unwrap_or(1));
+    let kills = from_env("PITON_KILLS").unwrap_or(kills);
+    let threads = format!("threads={}", from_env("PITON_THREADS").unwrap_or(1));
     let sets = [sets, &[threads.as_str()]].concat();
     let reference = Trainer::new(&sets);
     let mut running = reference.start(&[]);
@@ -58,6 +60,7 @@ fn kill(sets: &[&str], kills: usize, mut before: impl FnMut(&Trainer)) {
         }
         killed.finish(&[]);
         assert_same_end(&expected, &killed.exp_dir());
+        assert_eq!(killed.checkpoints(), reference.checkpoints());
         runs += 1;
     }
     println!("{} kills in {runs} runs of {whole:?} each: {tally:?}", tally.values().sum::<usize>());
@@ -104,8 +107,4 @@ fn holds(folder: &Path, prefix: &str) -> bool {
 
 fn between(draw: &mut Rng, from: Duration, to: Duration) -> Duration {
     from + to.saturating_sub(from).mul_f64(draw.next_f64())
-}
-
-fn number(name: &str) -> Option<usize> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
 }

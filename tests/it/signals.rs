@@ -6,9 +6,10 @@ use std::time::{Duration, SystemTime};
 
 use nix::sys::signal::Signal;
 use piton_checkpoint::Store;
+use piton_rng::Seed;
 use piton_run::{Event, read_events};
 use piton_tests::Receiver::{Group, Process};
-use piton_tests::{Ended, Receiver, Running, Trainer, assert_same_end};
+use piton_tests::{Ended, Receiver, Running, Trainer, assert_same_end, from_env};
 use walkdir::WalkDir;
 
 /// Longest time from a signal to the end; a loaded machine has its share in it.
@@ -142,6 +143,40 @@ fn a_second_signal_does_no_harm() {
     }
 }
 
+/// `PITON_STOPS=100` makes their number another one.
+#[test]
+fn stops_at_random_moments_add_up_to_the_run_that_was_left_alone() {
+    let reference = Trainer::new(&LONG_STEPS);
+    let whole = reference.finish(&[]).took;
+    let (wanted, mut stops, mut runs) = (from_env("PITON_STOPS").unwrap_or(4), 0, 0);
+    while stops < wanted {
+        let mut draw = Seed(11).stream("stop", [runs, 0, 0]);
+        let mut choose = |count: usize| draw.permutation(count)[0];
+        let trainer = Trainer::new(&LONG_STEPS);
+        for _ in 0..4 {
+            let signal = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGUSR1][choose(3)];
+            let to = [Process, Group][choose(2)];
+            let moment = whole.mul_f64(f64::from(u32::try_from(choose(1000)).unwrap()) / 1000.0);
+            let mut running = trainer.start(&["--auto-resume"]);
+            if Moment::Exec.wait(&mut running, &trainer) && running.wait_until(moment) {
+                stops += 1;
+                running.send(signal, to);
+            }
+            let ended = running.end();
+            assert_eq!(ended.status.code(), Some(0), "{signal} to {to:?} at {moment:?}: {}", ended.stderr);
+            match events(&trainer).last() {
+                Some(Event::Finish { .. }) => break,
+                Some(Event::Stop { .. }) => drop(saved(&ended)),
+                other => panic!("{signal} to {to:?} at {moment:?}: the last event is {other:?}"),
+            }
+        }
+        trainer.finish(&[]);
+        assert_same_end(&reference.exp_dir(), &trainer.exp_dir());
+        runs += 1;
+    }
+    println!("{stops} stops in {runs} runs of {whole:?} each");
+}
+
 /// The run is then complete: its end is told as such, and the question where it is saved is answered all the same.
 #[test]
 fn a_signal_during_the_last_save_is_answered() {
@@ -186,7 +221,9 @@ impl Moment {
     fn wait(self, running: &mut Running, trainer: &Trainer) -> bool {
         let exp_dir = || trainer.exp_dirs().into_iter().next();
         match self {
-            Self::Exec => running.wait_for(|running| running.holds_sigterm("SigBlk")),
+            Self::Exec => {
+                running.wait_for(|running| running.holds_sigterm("SigBlk") || running.holds_sigterm("SigCgt"))
+            }
             Self::Loading => running
                 .wait_for(|running| running.holds_sigterm("SigCgt") && !running.holds_sigterm("SigBlk")),
             Self::InitialEvaluation => running.wait_for(|running| running.has_said("training in")),

@@ -20,6 +20,14 @@ pub fn fixtures() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../fixtures")
 }
 
+/// A number that the environment gives a test, to make it longer by hand.
+///
+/// # Panics
+/// When it is not a number.
+pub fn from_env(name: &str) -> Option<usize> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+}
+
 /// The README's examples run as doctests.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]

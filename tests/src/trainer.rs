@@ -68,6 +68,12 @@ impl Trainer {
         self.exp_dir().join(format!("checkpoints/ckpt-step-{step}"))
     }
 
+    /// Steps of the one experiment's checkpoints, ascending.
+    pub fn checkpoints(&self) -> Vec<u64> {
+        let reader = piton_checkpoint::Store::open_read_only(self.exp_dir().join("checkpoints"));
+        reader.and_then(|reader| reader.steps()).expect("the checkpoints can be listed")
+    }
+
     /// Whether the tracker has the step's line.
     pub fn has_recorded(&self, step: u64) -> bool {
         let line = format!("{{\"step\":{step},");
