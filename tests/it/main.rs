@@ -1,4 +1,13 @@
 //! End-to-end tests.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop where it is")]
+
 mod architecture;
+mod bad_input;
 mod colocate_checkpoint;
+mod damage;
+mod kill_resume;
+mod signals;
+mod start;
+mod tasks;
+mod two_runs;

@@ -197,6 +197,19 @@ impl AgentLoopManagerConfig {
                     at("sampler_config.dataloader_cfg.dataset_config_list")
                 ));
             }
+            if let Some(JudgerConfig::Rule(rule)) = &task.judger_config {
+                let fault = |key: &str, value: f64, write: &str| {
+                    format!("{} is {value}: write {write}", at(&format!("judger_config.{key}")))
+                };
+                if !is_timeout(rule.request_timeout) {
+                    faults.push(fault("request_timeout", rule.request_timeout, "seconds, more than 0"));
+                }
+                for (key, score) in [("score", rule.score), ("wrong_score", rule.wrong_score)] {
+                    if !score.is_finite() {
+                        faults.push(fault(key, score, "a finite number"));
+                    }
+                }
+            }
             let AgentLoopConfig::SingleTurn(single) = &task.agent_loop_config;
             if let Err(fault) = single.sample_params.check() {
                 faults.push(at(&format!("agent_loop_config.{fault}")));
@@ -209,6 +222,11 @@ impl AgentLoopManagerConfig {
         }
         if faults.is_empty() { Ok(()) } else { Err(faults) }
     }
+}
+
+/// Whether `seconds` is a time that can be waited for.
+fn is_timeout(seconds: f64) -> bool {
+    seconds > 0.0 && std::time::Duration::try_from_secs_f64(seconds).is_ok()
 }
 
 fn one() -> f64 {

@@ -55,7 +55,7 @@ pub enum LoopError {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The configuration is wrong.
-    #[error("configuration: {}", .0.join("; "))]
+    #[error("configuration:\n  {}", .0.join("\n  "))]
     Config(Vec<String>),
     /// The data of a task cannot be used.
     #[error("task {task:?}")]

@@ -9,7 +9,7 @@ use piton_agent::BoxError;
 #[non_exhaustive]
 pub enum Error {
     /// The configuration is wrong.
-    #[error("configuration: {}", .0.join("\n  "))]
+    #[error("configuration:\n  {}", .0.join("\n  "))]
     Config(Vec<String>),
     /// The configuration differs from the run's in a way that a resume cannot follow.
     #[error(

@@ -44,11 +44,9 @@ impl ColocateTrainerConfig {
         if !(0.0..=1.0).contains(&ratio) {
             faults.push(format!("evaluator_config.eval_sample_ratio is {ratio}: write a number from 0 to 1"));
         }
-        if !(self.rollout_config.rollout_timeout > 0.0 && self.rollout_config.rollout_timeout.is_finite()) {
-            faults.push(format!(
-                "rollout_config.rollout_timeout is {}: write seconds, more than 0",
-                self.rollout_config.rollout_timeout
-            ));
+        let timeout = self.rollout_config.rollout_timeout;
+        if !(timeout > 0.0 && std::time::Duration::try_from_secs_f64(timeout).is_ok()) {
+            faults.push(format!("rollout_config.rollout_timeout is {timeout}: write seconds, more than 0"));
         }
         if self.rollout_config.rollout_max_batch_size_per_instance == 0 {
             faults.push(
