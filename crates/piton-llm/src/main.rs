@@ -1,5 +1,6 @@
 //! The binary that links libtorch: what `piton train` becomes.
 
+mod logits;
 mod train;
 mod warmup;
 
@@ -24,6 +25,9 @@ enum Command {
     /// Make a starting model by supervised training (see `cargo xtask fixtures model`)
     #[command(hide = true)]
     Warmup(warmup::WarmupArgs),
+    /// Print a model's logits of token ids, for comparison with other implementations
+    #[command(hide = true)]
+    Logits(logits::LogitsArgs),
 }
 
 fn main() -> ExitCode {
@@ -47,5 +51,6 @@ fn run(stop: Stop) -> Result<()> {
     match Cli::parse().command {
         Command::Train(args) => train::run(&args, stop),
         Command::Warmup(args) => warmup::run(&args),
+        Command::Logits(args) => logits::run(&args),
     }
 }
