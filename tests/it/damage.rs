@@ -89,10 +89,11 @@ fn with_every_checkpoint_damaged_nothing_starts() {
 
 #[test]
 fn a_changed_key_is_refused_unless_allowed_by_name() {
-    let trainer = Trainer::new(&["total_train_steps=2", "enable_evaluate=false"]);
+    let trainer =
+        Trainer::new(&["total_train_steps=2", "enable_evaluate=false", "train_worker_cfg.optim_cfg.lr=1e-4"]);
     trainer.finish(&[]);
     let change =
-        ["--auto-resume", "--set", "total_train_steps=3", "--set", "train_worker_cfg.optim_cfg.lr=1e-4"];
+        ["--auto-resume", "--set", "total_train_steps=3", "--set", "train_worker_cfg.optim_cfg.lr=2e-4"];
     let key = "train_worker_cfg.optim_cfg.lr";
 
     let before = Outcome::of(&trainer.exp_dir());

@@ -53,7 +53,7 @@ fn a_signal_at_any_moment_saves_and_the_run_goes_on_as_if_nothing_had_happened()
         (Moment::Loading, Signal::SIGUSR1, Process),
         (Moment::InitialEvaluation, Signal::SIGUSR1, Group),
         (Moment::Step(1, 10), Signal::SIGINT, Process),
-        (Moment::Step(2, 60), Signal::SIGTERM, Group),
+        (Moment::Step(2, 20), Signal::SIGTERM, Group),
         (Moment::Saving, Signal::SIGUSR1, Process),
         (Moment::Exporting, Signal::SIGINT, Group),
     ] {
@@ -61,7 +61,7 @@ fn a_signal_at_any_moment_saves_and_the_run_goes_on_as_if_nothing_had_happened()
         let mut running = trainer.start(&[]);
         assert!(moment.wait(&mut running, &trainer), "{moment:?} was missed");
         let checkpoint = stop(running, &trainer, signal, to);
-        if matches!(moment, Moment::Exec | Moment::Loading | Moment::InitialEvaluation | Moment::Step(1, _)) {
+        if matches!(moment, Moment::Exec | Moment::Loading) {
             assert!(checkpoint.ends_with("ckpt-step-0"), "{moment:?}: {}", checkpoint.display());
         }
         trainer.finish(&[]);
@@ -143,7 +143,7 @@ fn a_second_signal_does_no_harm() {
     }
 }
 
-/// `PITON_STOPS=100` makes their number another one.
+/// Every fourth is followed by SIGKILL, as from a scheduler whose patience ends. `PITON_STOPS=100` makes their number another one.
 #[test]
 fn stops_at_random_moments_add_up_to_the_run_that_was_left_alone() {
     let reference = Trainer::new(&LONG_STEPS);
@@ -161,6 +161,11 @@ fn stops_at_random_moments_add_up_to_the_run_that_was_left_alone() {
             if Moment::Exec.wait(&mut running, &trainer) && running.wait_until(moment) {
                 stops += 1;
                 running.send(signal, to);
+                if choose(4) == 0 {
+                    std::thread::sleep(Duration::from_millis(choose(60) as u64));
+                    running.kill();
+                    continue;
+                }
             }
             let ended = running.end();
             assert_eq!(ended.status.code(), Some(0), "{signal} to {to:?} at {moment:?}: {}", ended.stderr);
