@@ -9,6 +9,8 @@ mod damage;
 mod interop;
 mod kill_resume;
 mod signals;
+mod snapshots;
 mod start;
+mod steps;
 mod tasks;
 mod two_runs;

@@ -202,7 +202,11 @@ impl AgentLoopManagerConfig {
                     format!("{} is {value}: write {write}", at(&format!("judger_config.{key}")))
                 };
                 if !is_timeout(rule.request_timeout) {
-                    faults.push(fault("request_timeout", rule.request_timeout, "seconds, more than 0"));
+                    faults.push(fault(
+                        "request_timeout",
+                        rule.request_timeout,
+                        "a number of seconds above 0, such as 30",
+                    ));
                 }
                 for (key, score) in [("score", rule.score), ("wrong_score", rule.wrong_score)] {
                     if !score.is_finite() {

@@ -1,5 +1,7 @@
 //! The colocated manager on real prompts and a scripted engine.
 
+#![expect(clippy::unwrap_used, reason = "a helper of a test fails like the test")]
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -185,7 +187,7 @@ fn every_fault_of_the_tasks_is_reported_at_once() {
     tasks[0].weight is -1: write 0 or a positive number
     tasks[0].sampler_config.prompt_repeat_k is 0: write the group size, at least 1
     tasks[0].sampler_config.dataloader_cfg.dataset_config_list is empty: name at least one file
-    tasks[0].judger_config.request_timeout is -1: write seconds, more than 0
+    tasks[0].judger_config.request_timeout is -1: write a number of seconds above 0, such as 30
     tasks[0].agent_loop_config.sample_params.max_tokens is 0: write the number of tokens a response may have
     the weights of all tasks sum to 0: give at least one task a positive weight
     "#);

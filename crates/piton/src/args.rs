@@ -30,12 +30,13 @@ pub struct TrainArgs {
 
     /// Change a key of the recipe; may be given several times
     ///
-    /// VALUE is TOML: 3, 1e-4, true, "text", ["a", "b"]; a bare word is a string. Relative paths in it are relative to the
-    /// current folder, those in the recipe to the recipe's file.
-    #[arg(long = "set", value_name = "KEY=VALUE")]
+    /// VALUE is TOML: 3, 1e-4, true, "text", ["a", "b"]; a bare word is a string.
+    /// An element of a list goes by its number, from 0: tasks.0.weight=2.
+    /// Paths are relative to the current folder; those in a recipe, to its file.
+    #[arg(long = "set", value_name = "KEY=VALUE", verbatim_doc_comment)]
     pub set: Vec<String>,
 
-    /// Directory of the run [default: .piton/<recipe>]
+    /// Directory of the run [default: .piton/RECIPE]
     #[arg(long, value_name = "DIR")]
     pub work_dir: Option<PathBuf>,
 
@@ -47,7 +48,7 @@ pub struct TrainArgs {
     #[arg(long, value_name = "KEY")]
     pub allow_change: Vec<String>,
 
-    /// Print the resolved configuration and stop
+    /// Print the configuration with every default filled in, and stop
     #[arg(long)]
     pub print_config: bool,
 }
@@ -59,6 +60,7 @@ Examples:
   piton train --set total_train_steps=50            a shorter run
   piton train --set train_worker_cfg.optim_cfg.lr=1e-4 --set seed=7
   piton train my/recipe.toml --work-dir runs/a      your own recipe
+  piton train --print-config                        every key that --set can change, with its value
 
 Stopping: Ctrl-C, SIGTERM or SIGUSR1 saves a checkpoint within seconds and exits 0; the path is printed after
 `saved_after_stop`. A run that was killed loses at most the steps after its newest checkpoint, and --auto-resume does

@@ -58,13 +58,22 @@ pub fn summary(args: &TrainArgs, report: &FitReport, exp_dir: &Path) -> String {
     text
 }
 
+/// An argument as a shell takes it.
+fn quoted(argument: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    if !argument.is_empty() && argument.chars().all(is_plain) {
+        return argument.to_owned();
+    }
+    format!("'{}'", argument.replace('\'', r"'\''"))
+}
+
 fn next(args: &TrainArgs, report: &FitReport) -> String {
-    let mut command = format!("cargo xtask train {}", args.recipe);
+    let mut command = format!("cargo xtask train {}", quoted(&args.recipe));
     if let Some(work_dir) = &args.work_dir {
-        command.push_str(&format!(" --work-dir {}", work_dir.display()));
+        command.push_str(&format!(" --work-dir {}", quoted(&work_dir.display().to_string())));
     }
     for set in args.set.iter().filter(|set| !set.starts_with("total_train_steps")) {
-        command.push_str(&format!(" --set '{set}'"));
+        command.push_str(&format!(" --set {}", quoted(set)));
     }
     let (what, more) = if report.stopped_by.is_some() || report.cur_step < report.total_train_steps {
         ("go on", format!("{command} --auto-resume"))

@@ -13,6 +13,8 @@ const LINE_EVERY: Duration = Duration::from_secs(5);
 /// Shows progress; `saved_after_stop` goes to stdout, where scripts look for it.
 #[derive(Debug)]
 pub struct Screen {
+    is_terminal: bool,
+    /// From the start of training to its last step, on a terminal.
     bar: Option<ProgressBar>,
     started: Instant,
     first_step: u64,
@@ -23,10 +25,15 @@ pub struct Screen {
 impl Screen {
     /// For this process's stderr.
     pub fn new() -> Self {
-        let bar = std::io::stderr()
-            .is_terminal()
-            .then(|| ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()));
-        Self { bar, started: Instant::now(), first_step: 0, last_line: None, accuracy: None }
+        let is_terminal = std::io::stderr().is_terminal();
+        Self {
+            is_terminal,
+            bar: None,
+            started: Instant::now(),
+            first_step: 0,
+            last_line: None,
+            accuracy: None,
+        }
     }
 
     fn say(&self, text: &str) {
@@ -38,12 +45,12 @@ impl Screen {
 
     fn step(&mut self, step: u64, total: u64, metrics: &BTreeMap<String, f64>) {
         let text = self.describe(metrics);
+        if step == total {
+            self.clear();
+        }
         if let Some(bar) = &self.bar {
             bar.set_position(step);
             bar.set_message(text);
-            if step == total {
-                bar.finish();
-            }
             return;
         }
         let is_due = self.last_line.is_none_or(|last| last.elapsed() >= LINE_EVERY);
@@ -53,16 +60,23 @@ impl Screen {
         }
     }
 
+    /// Takes the bar off the screen; what is said from here on stays.
+    fn clear(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+
     fn describe(&self, metrics: &BTreeMap<String, f64>) -> String {
         let mut text = String::new();
         if let Some(reward) = metrics.get("response/rewards/mean") {
-            text.push_str(&format!("reward {reward:.3}"));
+            text.push_str(&format!("reward {reward:6.3}"));
         }
         if let Some(accuracy) = self.accuracy {
             text.push_str(&format!("  accuracy {accuracy:.3}"));
         }
         if let Some(rate) = metrics.get("throughput/effective_tgs") {
-            text.push_str(&format!("  {} tokens/s", thousands(*rate)));
+            text.push_str(&format!("  {:>7} tokens/s", thousands(*rate)));
         }
         text
     }
@@ -93,15 +107,7 @@ impl Progress for Screen {
                     "training".to_owned()
                 };
                 self.say(&format!("{verb} in {}", exp_dir.display()));
-                if let Some(bar) = &self.bar {
-                    bar.set_length(total_train_steps);
-                    bar.set_position(cur_step);
-                    bar.reset_eta();
-                    let style = "step {pos}/{len} {wide_bar} {msg}  left {eta_precise}";
-                    bar.set_style(
-                        ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()),
-                    );
-                }
+                self.bar = self.is_terminal.then(|| bar(cur_step, total_train_steps));
             }
             ProgressEvent::Warning { text } => self.say(&format!("warning: {text}")),
             ProgressEvent::Evaluating { step } => {
@@ -113,6 +119,9 @@ impl Progress for Screen {
             ProgressEvent::Evaluated { step, metrics } => {
                 self.accuracy = metrics.get("eval/accuracy").copied();
                 if let Some(accuracy) = self.accuracy {
+                    if let Some(bar) = &self.bar {
+                        bar.set_message(format!("accuracy {accuracy:.3}"));
+                    }
                     self.say(&format!("step {step}: held-out accuracy {accuracy:.3}"));
                 }
             }
@@ -123,9 +132,7 @@ impl Progress for Screen {
                 self.say(&format!("step {step}: exported to {}", path.display()))
             }
             ProgressEvent::SavedAfterStop { step, path, reason } => {
-                if let Some(bar) = &self.bar {
-                    bar.abandon();
-                }
+                self.clear();
                 line(&format!("stopped by {reason} after step {step}"));
                 // Scripts wait for this line; a closed pipe must not turn a saved run into a failure.
                 let _closed = writeln!(std::io::stdout(), "saved_after_stop {}", path.display());
@@ -133,6 +140,13 @@ impl Progress for Screen {
             _ => {}
         }
     }
+}
+
+fn bar(cur_step: u64, total_train_steps: u64) -> ProgressBar {
+    let style = "step {pos}/{len} {wide_bar} {msg}  left {eta_precise}";
+    let style = ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
+    let bar = ProgressBar::with_draw_target(Some(total_train_steps), ProgressDrawTarget::stderr());
+    bar.with_style(style).with_position(cur_step)
 }
 
 fn line(text: &str) {

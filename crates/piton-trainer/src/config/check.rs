@@ -46,7 +46,7 @@ impl ColocateTrainerConfig {
         }
         let timeout = self.rollout_config.rollout_timeout;
         if !(timeout > 0.0 && std::time::Duration::try_from_secs_f64(timeout).is_ok()) {
-            faults.push(format!("rollout_config.rollout_timeout is {timeout}: write seconds, more than 0"));
+            faults.push(format!("rollout_config.rollout_timeout is {timeout:?}: write a number of seconds above 0, such as 1200"));
         }
         if self.rollout_config.rollout_max_batch_size_per_instance == 0 {
             faults.push(
@@ -72,13 +72,12 @@ impl ColocateTrainerConfig {
             return;
         }
         let mut multiple = |key: &str, steps: Option<u64>| {
-            if let Some(steps) = steps.filter(|steps| *steps > 0 && !steps.is_multiple_of(sync)) {
-                faults.push(format!(
-                    "{key} is {steps}, not a multiple of sync_weights_interval ({sync}): write {} or {}",
-                    (steps / sync * sync).max(sync),
-                    (steps / sync + 1) * sync
-                ));
-            }
+            let Some(steps) = steps.filter(|steps| *steps > 0 && !steps.is_multiple_of(sync)) else { return };
+            let (below, above) = (steps / sync * sync, (steps / sync + 1) * sync);
+            let write = if below == 0 { above.to_string() } else { format!("{below} or {above}") };
+            faults.push(format!(
+                "{key} is {steps}, not a multiple of sync_weights_interval ({sync}): write {write}"
+            ));
         };
         multiple("checkpoint_interval", Interval::steps(self.checkpoint_interval));
         multiple("hf_interval", Interval::steps(self.hf_interval));
