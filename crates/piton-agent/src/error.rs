@@ -122,7 +122,7 @@ pub enum Error {
 }
 
 /// An error with all its causes on one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+pub fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {

@@ -86,7 +86,7 @@ pub use config::{
     ProduceStrategyConfig, RuleJudgerConfig, SamplerConfig, SingleTurnAgentLoopConfig, TaskSpecConfig,
     TokenizeConfig,
 };
-pub use error::{Error, LoopError};
+pub use error::{Error, LoopError, error_chain};
 pub use judge::{Judger, RuleJudger, label};
 pub use manager::{
     BUFFER_CAPACITY, ColocateManager, ManagerContext, ManagerState, ProduceOutcome, ProduceStats, Produced,

@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
 use crate::agent_loop::{AgentLoop, LoopContext, LoopOutcome};
-use crate::error::{Error, LoopError, chain};
+use crate::error::{Error, LoopError, error_chain};
 use crate::sample::{Group, Prompt};
 
 /// How often a stop is looked for while loops run.
@@ -78,7 +78,7 @@ pub(crate) async fn produce(
                 Err(error) => {
                     failed_in_a_row += 1;
                     production.failed_groups += 1;
-                    let last = chain(&error);
+                    let last = error_chain(&error);
                     if failed_in_a_row >= FAILURES_IN_A_ROW.max(wanted) {
                         return Err(Error::TooManyFailures { task: task.to_owned(), failed: failed_in_a_row, last });
                     }

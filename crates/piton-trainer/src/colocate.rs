@@ -1,75 +1,20 @@
 //! The colocated trainer: rollout and training take turns.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use piton_agent::{ColocateManager, ManagerContext, RolloutController, Tokenizers};
 use piton_checkpoint::{Checkpoint, Store};
-use piton_run::{
-    Clock, EnvironmentRecord, Event, EventLog, Experiment, JsonlTracker, RunLock, Stop, SystemClock,
-};
+use piton_run::{Event, EventLog, Experiment, JsonlTracker, RunLock, Stop};
 
-use crate::config::{ColocateTrainerConfig, MaxKeep};
+use crate::config::ColocateTrainerConfig;
+use crate::context::{Controllers, FitReport, RunContext};
 use crate::controller::{ResumeRequest, TrainController};
 use crate::error::Error;
 use crate::open::{Identity, Opened, open};
-use crate::progress::{Progress, ProgressEvent, Silent};
+use crate::progress::{Progress, ProgressEvent};
 use crate::state::Snapshot;
-
-/// The engines a trainer works with.
-pub struct Controllers {
-    /// The learner.
-    pub train: Box<dyn TrainController>,
-    /// The rollout engine.
-    pub rollout: Arc<dyn RolloutController>,
-}
-
-impl std::fmt::Debug for Controllers {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Controllers").finish_non_exhaustive()
-    }
-}
-
-/// What surrounds a run: everything that comes from outside the configuration.
-pub struct RunContext {
-    /// Asks the run to end early.
-    pub stop: Stop,
-    /// The time.
-    pub clock: Arc<dyn Clock>,
-    /// Hears what happens.
-    pub progress: Box<dyn Progress>,
-    /// What the user ran; told to whoever finds the work_dir locked.
-    pub command: String,
-    /// What exactness depends on (libtorch, processor level, threads); stands in every manifest.
-    pub environment: BTreeMap<String, String>,
-    /// The machine, written to `logs/environment.json`.
-    pub record: Option<EnvironmentRecord>,
-    /// Keys whose change a resume accepts although it alters the course of training.
-    pub allow_change: Vec<String>,
-}
-
-impl Default for RunContext {
-    /// No signals, no output, the system's clock.
-    fn default() -> Self {
-        Self {
-            stop: Stop::manual(),
-            clock: Arc::new(SystemClock),
-            progress: Box::new(Silent),
-            command: "a program using piton-trainer".to_owned(),
-            environment: BTreeMap::new(),
-            record: None,
-            allow_change: Vec::new(),
-        }
-    }
-}
-
-impl std::fmt::Debug for RunContext {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RunContext").field("command", &self.command).finish_non_exhaustive()
-    }
-}
 
 /// A colocated run, ready to train. Made by [`ColocateTrainerConfig::build_with`].
 pub struct ColocateTrainer {
@@ -99,31 +44,6 @@ pub struct ColocateTrainer {
 pub(crate) struct Held {
     pub(crate) store: Store,
     _lock: RunLock,
-}
-
-/// What came of [`ColocateTrainer::fit`].
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct FitReport {
-    /// Steps completed, those of earlier processes included.
-    pub cur_step: u64,
-    /// Steps of the whole run.
-    pub total_train_steps: u64,
-    /// Steps trained by this process.
-    pub trained_steps: u64,
-    /// Wall seconds in `fit`.
-    pub seconds: f64,
-    /// What asked for the stop, if the run ended early.
-    pub stopped_by: Option<String>,
-    /// The newest checkpoint.
-    pub checkpoint: Option<PathBuf>,
-    /// The newest export of this process.
-    pub export: Option<PathBuf>,
-    /// Step and metrics of this process's first evaluation.
-    pub first_evaluation: Option<(u64, BTreeMap<String, f64>)>,
-    /// Step and metrics of its last evaluation.
-    pub last_evaluation: Option<(u64, BTreeMap<String, f64>)>,
-    /// The tracker line of its last step.
-    pub last_metrics: BTreeMap<String, f64>,
 }
 
 impl std::fmt::Debug for ColocateTrainer {
@@ -306,7 +226,7 @@ impl ColocateTrainer {
                 path: self.report.checkpoint.as_deref().map(|path| self.experiment.relative(path)),
                 reason: self.report.stopped_by.clone().unwrap_or_default(),
             },
-            Err(error) => Event::Error { step, reason: chain(error) },
+            Err(error) => Event::Error { step, reason: piton_agent::error_chain(error) },
         };
         let logged = self.events.append(event);
         self.held = None;
@@ -319,94 +239,4 @@ impl ColocateTrainer {
     pub(crate) fn should_stop(&self) -> bool {
         self.stop.is_requested()
     }
-
-    /// Makes the snapshot durable, unless the newest checkpoint already is it.
-    pub(crate) fn commit(&mut self) -> Result<PathBuf, Error> {
-        let step = self.snapshot.cur_step;
-        let state = (step, self.snapshot.pending.is_some());
-        if let (true, Some(path)) = (self.saved == Some(state), &self.report.checkpoint) {
-            return Ok(path.clone());
-        }
-        let started = Instant::now();
-        let checkpoint = self.save()?;
-        let seconds = started.elapsed().as_secs_f64();
-        let path = checkpoint.path().to_owned();
-        let bytes = checkpoint.manifest().files.iter().map(|file| file.size).sum();
-        self.saved = Some(state);
-        self.last_save_s = Some(seconds);
-        self.report.checkpoint = Some(path.clone());
-        self.events.append(Event::Save { step, path: self.experiment.relative(&path), bytes, seconds })?;
-        self.progress.event(ProgressEvent::Saved { step, path: &path });
-        self.prune()?;
-        piton_run::Meta::refresh(self.experiment.work_dir())?;
-        Ok(path)
-    }
-
-    fn save(&mut self) -> Result<Checkpoint, Error> {
-        let step = self.snapshot.cur_step;
-        let request = crate::controller::SaveRequest {
-            step,
-            model_step: self.snapshot.model_step,
-            no_save_optimizer: self.config.checkpoint_no_save_optimizer,
-        };
-        let save_buffer = !self.config.checkpoint_no_save_replay_buffer;
-        let Some(held) = &mut self.held else { unreachable!("fit holds the store while it runs") };
-        let (snapshot, train) = (&self.snapshot, &mut self.train);
-        let overwrite = match self.saved {
-            Some((saved, _)) if saved == step => piton_checkpoint::Overwrite::Exchange,
-            _ => piton_checkpoint::Overwrite::Refuse,
-        };
-        held.store
-            .save(step, overwrite, |stage| {
-                snapshot.write(stage, save_buffer)?;
-                train.save(stage, request)
-            })
-            .map_err(|error| match error {
-                piton_checkpoint::SaveError::Content(source) => Error::Save { step, source },
-                piton_checkpoint::SaveError::Store(source) => Error::Save { step, source: source.into() },
-            })
-    }
-
-    /// A process that died between a save and its prune left one checkpoint too many.
-    pub(crate) fn prune_surplus(&mut self) -> Result<(), Error> {
-        let MaxKeep::Last(keep) = self.config.checkpoint_maxkeep else { return Ok(()) };
-        let Some(held) = &self.held else { unreachable!("fit holds the store while it runs") };
-        if held.store.reader().steps()?.len() <= keep.get() {
-            return Ok(());
-        }
-        self.prune()?;
-        piton_run::Meta::refresh(self.experiment.work_dir())?;
-        Ok(())
-    }
-
-    fn prune(&mut self) -> Result<(), Error> {
-        let keep = match self.config.checkpoint_maxkeep {
-            MaxKeep::All => piton_checkpoint::Keep::All,
-            MaxKeep::Last(count) => piton_checkpoint::Keep::Last(count),
-        };
-        let Some(held) = &mut self.held else { unreachable!("fit holds the store while it runs") };
-        let pruned = held.store.prune(keep, &BTreeSet::new())?;
-        for step in pruned.removed {
-            let path = self.experiment.checkpoints_dir().join(piton_checkpoint::checkpoint_name(step));
-            self.events.append(Event::Prune { step, path: self.experiment.relative(&path) })?;
-        }
-        for problem in pruned.problems {
-            let text = format!("an old checkpoint could not be removed: {problem}");
-            self.progress.event(ProgressEvent::Warning { text: &text });
-            self.events.append(Event::Warning { reason: text })?;
-        }
-        Ok(())
-    }
-}
-
-/// An error with all its causes on one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text.push_str(": ");
-        text.push_str(&inner.to_string());
-        cause = inner.source();
-    }
-    text
 }

@@ -79,7 +79,9 @@
 
 mod batch;
 mod colocate;
+mod commit;
 mod config;
+mod context;
 mod controller;
 mod error;
 mod evaluate;
@@ -94,8 +96,9 @@ mod state;
 mod trajectory;
 
 pub use batch::train_samples;
-pub use colocate::{ColocateTrainer, Controllers, FitReport, RunContext};
+pub use colocate::ColocateTrainer;
 pub use config::*;
+pub use context::{Controllers, FitReport, RunContext};
 pub use controller::{
     FitContext, FitOutcome, ResumeRequest, SaveRequest, Target, TrainController, TrainSample,
 };
