@@ -14,6 +14,7 @@ use std::ops::Range;
 
 use tch::{Device, Tensor};
 
+use crate::fused_attention::SHORT;
 use crate::{Error, ModelConfig, Result};
 
 /// Prefixes and the token sequences that continue them, ready for [`CausalLm::token_logits`](crate::CausalLm::token_logits).
@@ -62,6 +63,8 @@ pub(crate) struct SequenceBucket {
     pub(crate) prefix_rows: Tensor,
     /// `[G, 1, 1, 1, L, C + L]`: true where a token must not look.
     pub(crate) hidden: Tensor,
+    /// `[G, 1, L, C + L]`: minus infinity where `hidden`, else 0; present where sequences are long.
+    pub(crate) mask: Option<Tensor>,
 }
 
 /// How a run of packed rows becomes a padded rectangle and returns.
@@ -131,13 +134,16 @@ impl SharedPrefixBatch {
                 }
             }
             let lengths: Vec<i64> = bucket.iter().map(|&(prefix, _)| int(prefixes[prefix].len())).collect();
+            let hidden = hidden(&lengths, context, length, device)?;
+            let mask = (length > SHORT).then(|| mask(&hidden)).transpose()?;
             sequence_buckets.push(SequenceBucket {
                 groups: int(bucket.len()),
                 members: int(members),
                 length: int(length),
                 context: int(context),
                 prefix_rows: tensor(&context_rows, device)?,
-                hidden: hidden(&lengths, context, length, device)?,
+                hidden,
+                mask,
                 rows: cells.pad(start - prefix_rows..packed.rows() - prefix_rows, device)?,
             });
         }
@@ -321,6 +327,13 @@ fn hidden(lengths: &[i64], context: usize, length: usize, device: Device) -> Res
         own.f_expand([groups, 1, 1, 1, length, length], false)?,
     ];
     Ok(Tensor::f_cat(&parts, -1)?)
+}
+
+/// `hidden [G, 1, 1, 1, L, C + L]` as what is added to scores: `[G, 1, L, C + L]`.
+fn mask(hidden: &Tensor) -> Result<Tensor> {
+    let hidden = hidden.f_squeeze_dims([1, 2])?;
+    let zeros = hidden.f_zeros_like()?.f_to_kind(tch::Kind::Float)?;
+    Ok(zeros.f_masked_fill(&hidden, f64::NEG_INFINITY)?)
 }
 
 fn longest<'a>(tokens: impl Iterator<Item = &'a [u32]>) -> usize {

@@ -4,7 +4,7 @@
 
 use tch::Tensor;
 
-use crate::rotary::Rotary;
+use crate::rotary::{Rotary, pair};
 use crate::weights::LayerWeights;
 use crate::{ModelConfig, Result, Weights};
 
@@ -20,7 +20,8 @@ pub(crate) trait Attention {
     fn needed_rows(&self, heads: &Heads) -> Result<Tensor>;
 }
 
-/// Projected, normed and turned heads; `q` is scaled by `1 / sqrt(D)` already.
+/// Projected, normed and turned heads; `q` is scaled by `1 / sqrt(D)` already. Components of `q` and `k` stand in the
+/// order of [`rotary`](crate::rotary).
 pub(crate) struct Heads {
     pub(crate) q: Tensor,
     pub(crate) k: Tensor,
@@ -76,16 +77,20 @@ impl Layer<'_> {
     }
 
     fn queries(&self, input: &Tensor, rotary: &Rotary) -> Result<Tensor> {
-        let q = self.heads(&linear(input, self.weights.q_proj)?)?;
+        let q = self.heads(&linear(input, &self.pair(self.weights.q_proj)?)?)?;
         // rotation keeps lengths, so the scale of attention can go into the norm's small weight
         let scaled = self.weights.q_norm.f_mul_scalar((self.config.head_dim as f64).sqrt().recip())?;
-        rotary.turn(&self.norm(&q, &scaled)?)
+        rotary.turn(&self.norm(&q, &self.pair(&scaled)?)?)
     }
 
     fn keys_and_values(&self, input: &Tensor, rotary: &Rotary) -> Result<(Tensor, Tensor)> {
-        let k = self.heads(&linear(input, self.weights.k_proj)?)?;
+        let k = self.heads(&linear(input, &self.pair(self.weights.k_proj)?)?)?;
         let v = self.heads(&linear(input, self.weights.v_proj)?)?;
-        Ok((rotary.turn(&self.norm(&k, self.weights.k_norm)?)?, v))
+        Ok((rotary.turn(&self.norm(&k, &self.pair(self.weights.k_norm)?)?)?, v))
+    }
+
+    fn pair(&self, rows: &Tensor) -> Result<Tensor> {
+        pair(rows, self.config.head_dim)
     }
 
     /// `[T, heads*D]` to `[T, heads, D]`.

@@ -45,13 +45,14 @@
 //!
 //! It computes Qwen3 with full attention and default rotary embedding, and refuses every other configuration by name
 //! rather than approximate it. Weights are f32. There is no tokenizer here (piton-data) and no loss (piton-grpo);
-//! nothing is split over devices, and no activation is recomputed to save memory. Attention of sequences to their
-//! prefix holds its scores in memory: tokens of the sequences, times heads, times prefix and sequence length.
+//! nothing is split over devices, and no activation is recomputed to save memory. Attention of sequences of up to 16
+//! tokens holds its scores in memory; that of longer ones copies the keys and values of a prefix for each sequence.
 
 mod batch;
 mod config;
 mod decoder;
 mod error;
+mod fused_attention;
 pub mod generate;
 mod hf;
 mod init;

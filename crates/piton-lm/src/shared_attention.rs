@@ -2,16 +2,16 @@
 //!
 //! Prefixes attend to themselves. A sequence's tokens attend to their prefix and to themselves: scores against the
 //! prefix are one product for all sequences of a group, scores against their own tokens one for each, and a single
-//! softmax runs over both.
+//! softmax runs over both. Long sequences go to [`fused_attention`] instead.
 //!
 //! Shapes: P prefixes, G groups of M sequences of L tokens, C prefix tokens, K key/value heads, R query heads a
 //! key head, A = K*R, D head width.
 
 use tch::{Kind, Tensor};
 
-use crate::Result;
 use crate::batch::{Pad, PrefixBucket, SequenceBucket, SharedPrefixBatch};
 use crate::decoder::{Attention, Heads};
+use crate::{Result, fused_attention};
 
 /// A batch as the decoder's attention.
 pub(crate) struct SharedAttention<'a>(pub(crate) &'a SharedPrefixBatch);
@@ -64,7 +64,10 @@ impl SharedAttention<'_> {
 
     fn sequences(&self, prefix: &Heads, own: &Heads, mut outputs: Vec<Tensor>) -> Result<Tensor> {
         for bucket in &self.0.sequence_buckets {
-            outputs.push(sequence_attention(bucket, prefix, own)?);
+            outputs.push(match &bucket.mask {
+                Some(mask) => fused_attention::attention(bucket, mask, prefix, own)?,
+                None => sequence_attention(bucket, prefix, own)?,
+            });
         }
         Ok(Tensor::f_cat(&outputs, 0)?)
     }
@@ -142,7 +145,7 @@ fn sequence_attention(bucket: &SequenceBucket, prefix: &Heads, own: &Heads) -> R
 }
 
 /// Packed rows `[rows, ..]` of this bucket as the cells of its rectangle `[cells, ..]`.
-fn pad(rows: &Pad, x: &Tensor) -> Result<Tensor> {
+pub(crate) fn pad(rows: &Pad, x: &Tensor) -> Result<Tensor> {
     let whole = rows.packed.start == 0 && rows.packed.end == x.size()[0];
     let x = if whole {
         x.shallow_clone()
@@ -156,7 +159,7 @@ fn pad(rows: &Pad, x: &Tensor) -> Result<Tensor> {
 }
 
 /// Cells back to packed rows.
-fn unpad(rows: &Pad, cells: &Tensor) -> Result<Tensor> {
+pub(crate) fn unpad(rows: &Pad, cells: &Tensor) -> Result<Tensor> {
     Ok(match &rows.moves {
         None => cells.shallow_clone(),
         Some((_, back)) => cells.f_index_select(0, back)?,
