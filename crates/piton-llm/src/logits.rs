@@ -9,7 +9,7 @@ use piton_lm::{CausalLm, HfModel};
 use serde_json::json;
 use tch::{Device, Tensor};
 
-/// Standard input holds the token ids of sequences as JSON [B][T]; standard output gets `ids` and `logits` [B][T][V].
+/// Standard input holds the token ids of sequences as JSON, batch by length; standard output gets `ids` and `logits`, one row of the vocabulary a token.
 #[derive(Debug, Args)]
 pub(crate) struct LogitsArgs {
     /// Hugging Face directory with config.json and model.safetensors
