@@ -1,7 +1,7 @@
 //! The trained tokens of a forward pass as flat arrays.
 
 use piton_trainer::TrainSample;
-use tch::{Device, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use crate::Result;
 use crate::batch::Pass;
@@ -54,7 +54,8 @@ impl Labels {
             Some(rows_n) => logits_rv.f_index_select(0, rows_n)?,
             None => logits_rv.shallow_clone(),
         };
-        let picked_n = logits_nv.f_gather(1, &self.tokens_n.f_unsqueeze(1)?, false)?.f_squeeze_dim(1)?;
-        Ok(picked_n.f_sub(&logits_nv.f_logsumexp([1], false)?)?)
+        // one pass over the logits forward and one back; logsumexp and a gather of the logits take nine
+        let log_probs_nv = logits_nv.f_log_softmax(-1, None::<Kind>)?;
+        Ok(log_probs_nv.f_gather(1, &self.tokens_n.f_unsqueeze(1)?, false)?.f_squeeze_dim(1)?)
     }
 }
