@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde_json::{Map, Value};
+
 use crate::jsonl;
 use crate::{Error, Faults, Row};
 
@@ -81,7 +83,27 @@ impl Dataset {
 }
 
 /// Adds one row as a line of compact JSON.
+///
+/// Keys of `extra_info` and of a ground truth that is an object go in sorted: whether serde_json's own map keeps the order of
+/// the file depends on features of other crates in the build, and a run must be able to go on under another build.
 pub(crate) fn hash_row(hasher: &mut blake3::Hasher, row: &Row) {
-    let line = serde_json::to_vec(row).expect("a row has string keys only, so it can be written as JSON");
+    let mut row = row.clone();
+    row.reward_model.ground_truth = sorted(row.reward_model.ground_truth);
+    row.extra_info = sorted_map(row.extra_info);
+    let line = serde_json::to_vec(&row).expect("a row has string keys only, so it can be written as JSON");
     hasher.update(&line).update(b"\n");
+}
+
+fn sorted(value: Value) -> Value {
+    match value {
+        Value::Object(map) => Value::Object(sorted_map(map)),
+        Value::Array(items) => Value::Array(items.into_iter().map(sorted).collect()),
+        other => other,
+    }
+}
+
+fn sorted_map(map: Map<String, Value>) -> Map<String, Value> {
+    let mut entries: Vec<_> = map.into_iter().map(|(key, value)| (key, sorted(value))).collect();
+    entries.sort_by(|a, b| a.0.cmp(&b.0));
+    entries.into_iter().collect()
 }

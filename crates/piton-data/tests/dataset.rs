@@ -13,7 +13,8 @@ const LINE: &str = r#"{"data_source":"unit","prompt":[{"role":"user","content":"
 #[test]
 fn rows_keep_what_a_trainer_uses() {
     let dataset = Dataset::read_jsonl(fixtures().join("prompts/mixed.jsonl")).expect("well formed");
-    insta::assert_json_snapshot!(dataset.rows());
+    // Whether serde_json's map keeps the order of the file depends on features of other crates in the build.
+    insta::with_settings!({ sort_maps => true }, { insta::assert_json_snapshot!(dataset.rows()) });
 }
 
 #[test]
