@@ -1,5 +1,6 @@
 //! Files of a run, held as text: what a user's own regression tests can do, too.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use insta::assert_snapshot;
@@ -35,7 +36,7 @@ fn tracker_and_trajectories_of_two_steps() {
 fn lines(path: &Path) -> String {
     let text = std::fs::read_to_string(path).unwrap();
     let line = |line: &str| {
-        let mut value: serde_json::Map<String, Value> = serde_json::from_str(line).unwrap();
+        let mut value: BTreeMap<String, Value> = serde_json::from_str(line).unwrap();
         value.retain(|key, _| !is_volatile(key));
         serde_json::to_string_pretty(&value).unwrap() + "\n"
     };

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// First line of a trajectory file.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-struct TrajectorySummary {
+pub(crate) struct TrajectorySummary {
     /// Mean score.
     reward_mean: Option<f64>,
     /// Standard deviation of the scores, unbiased; null for fewer than two samples.
@@ -27,9 +27,19 @@ struct TrajectorySummary {
     total_len: usize,
 }
 
+/// One line of a trajectory file.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Line<'a> {
+    /// The first.
+    Summary(TrajectorySummary),
+    /// All others.
+    Sample(Trajectory<'a>),
+}
+
 /// One sample in a trajectory file.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-struct Trajectory<'a> {
+pub(crate) struct Trajectory<'a> {
     rollout_id: u64,
     group_id: u64,
     task_name: &'a str,
@@ -48,8 +58,8 @@ struct Trajectory<'a> {
     response_model_steps: &'a [u64],
 }
 
-/// Every line of the file for these groups, as JSON values: the summary, then the samples.
-pub(crate) fn lines(groups: &[Group]) -> Vec<serde_json::Value> {
+/// Every line of the file for these groups: the summary, then the samples.
+pub(crate) fn lines(groups: &[Group]) -> Vec<Line<'_>> {
     let samples = || groups.iter().flat_map(|group| group.samples.iter().map(move |sample| (group, sample)));
     let rewards = Summary::of(&samples().map(|(_, sample)| sample.reward.score).collect::<Vec<_>>());
     let lengths =
@@ -65,9 +75,9 @@ pub(crate) fn lines(groups: &[Group]) -> Vec<serde_json::Value> {
         response_len_min: lengths.map(|lengths| lengths.min),
         total_len: samples().count(),
     };
-    let mut lines = vec![value(&summary)];
+    let mut lines = vec![Line::Summary(summary)];
     lines.extend(samples().map(|(group, sample)| {
-        value(&Trajectory {
+        Line::Sample(Trajectory {
             rollout_id: sample.rollout_id,
             group_id: group.prompt.group_id,
             task_name: &group.prompt.task,
@@ -92,8 +102,4 @@ pub(crate) fn lines(groups: &[Group]) -> Vec<serde_json::Value> {
 /// The messages' texts, one after the other.
 fn prompt_text(row: &piton_data::Row) -> String {
     row.prompt.iter().filter_map(|message| message.content.as_deref()).collect::<Vec<_>>().join("\n")
-}
-
-fn value(line: &impl Serialize) -> serde_json::Value {
-    serde_json::to_value(line).expect("a struct of numbers and strings serialises")
 }
