@@ -37,6 +37,13 @@
 //! [`build`] makes a [`GrpoLearner`] and a [`LocalRollout`] from a trainer's configuration; [`warmup`] makes a starting model by
 //! the same updates with a cross-entropy loss.
 //!
+//! # How fast
+//!
+//! A whole step of 32 prompts × 8 samples with the 0.5 M model, by the real trainer, beside TRL 1.16.0's `GRPOTrainer` on
+//! two threads of a two-core AMD EPYC (Zen 4), medians over one adjacent pair of runs on a machine that was not quite
+//! idle: 0.089 s against 0.374 s for responses of about 3 tokens, 0.95 s against 2.01 s for 64.
+//! `cargo xtask bench step --interop` runs both sides, a 5 M model too.
+//!
 //! # What it does not do
 //!
 //! It computes no advantages and judges nothing: samples come with both. It does not shuffle: nothing in a train step is random. It
