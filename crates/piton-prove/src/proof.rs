@@ -1,0 +1,79 @@
+//! What a proof is, and the list of them.
+
+use std::fmt::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+/// Every proof, in the order in which they run.
+pub(crate) const PROOFS: &[Proof] = &[];
+
+/// One claim about the store, and the way to try to refute it.
+#[derive(Debug)]
+pub(crate) struct Proof {
+    /// The name on the command line.
+    pub name: &'static str,
+    /// What must hold.
+    pub claim: &'static str,
+    /// Tries to refute it. An error means that the attempt itself went wrong, which is neither held nor broken.
+    pub run: fn(&Setting) -> Result<Outcome>,
+}
+
+/// How a proof is run.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    /// Whether to try as many points as the published table has.
+    pub long: bool,
+    /// A directory for the stores under test.
+    pub dir: PathBuf,
+    /// Seed of every random choice.
+    pub seed: u64,
+}
+
+/// How a proof ended.
+#[derive(Clone, Debug)]
+pub(crate) enum Outcome {
+    /// So many points were tried, and the claim held at each; with a note on what they were.
+    Held { points: u64, note: String },
+    /// It did not hold.
+    Broken { points: u64, violations: Vec<String> },
+    /// Nothing could be tried here, and why.
+    Skipped { why: String },
+}
+
+impl Outcome {
+    /// Held unless there are violations.
+    pub(crate) fn of(points: u64, note: impl Into<String>, violations: Vec<String>) -> Self {
+        match violations.is_empty() {
+            true => Self::Held { points, note: note.into() },
+            false => Self::Broken { points, violations },
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Held { points, note } => write!(f, "held at {points} points ({note})"),
+            Self::Broken { points, violations } => {
+                write!(f, "BROKEN: {} violations at {points} points", violations.len())
+            }
+            Self::Skipped { why } => write!(f, "skipped: {why}"),
+        }
+    }
+}
+
+/// The results as lines of text, or as a Markdown table.
+pub(crate) fn table(rows: &[(&Proof, Outcome, f64)], markdown: bool) -> String {
+    let mut text = String::new();
+    if markdown {
+        text.push_str("| proof | what must hold | result | seconds |\n|---|---|---|---|\n");
+    }
+    for (proof, outcome, seconds) in rows {
+        let _ = match markdown {
+            true => writeln!(text, "| {} | {} | {outcome} | {seconds:.1} |", proof.name, proof.claim),
+            false => writeln!(text, "{:<8} {outcome} in {seconds:.1} s", proof.name),
+        };
+    }
+    text
+}

@@ -1,0 +1,69 @@
+//! The process that is killed: a stand-in for a trainer.
+
+use std::collections::BTreeSet;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use piton_checkpoint::{Keep, Overwrite, Store, StoreOptions};
+
+use crate::content;
+
+/// Arguments of the subject.
+#[derive(Debug, Args)]
+pub(crate) struct SubjectArgs {
+    /// The store's directory
+    #[arg(long)]
+    pub root: PathBuf,
+    /// How many checkpoints to keep
+    #[arg(long, default_value = "1")]
+    pub keep: NonZeroUsize,
+    /// How many steps to save, from the newest that is there on
+    #[arg(long, default_value_t = 3)]
+    pub steps: u64,
+    /// Size of the largest file in bytes
+    #[arg(long, default_value_t = 50_000)]
+    pub large: usize,
+    /// Save every fourth step twice, the second time over the first
+    #[arg(long)]
+    pub exchange: bool,
+    /// A file to append `ack STEP` to after each save; standard output otherwise
+    #[arg(long)]
+    pub ack: Option<PathBuf>,
+}
+
+/// Resumes and saves. An acknowledgement is written in one piece, after the save returned.
+pub(crate) fn run(args: &SubjectArgs) -> Result<()> {
+    let mut store = Store::open(&args.root, options())?;
+    let newest = store.latest()?;
+    if let Some(newest) = &newest {
+        content::examine(newest, args.large)?;
+    }
+    let none = BTreeSet::new();
+    store.prune(Keep::Last(args.keep), &none)?;
+    let mut ack: Box<dyn Write> = match &args.ack {
+        Some(path) => {
+            Box::new(OpenOptions::new().append(true).open(path).with_context(|| path.display().to_string())?)
+        }
+        None => Box::new(std::io::stdout()),
+    };
+    let first = newest.map_or(1, |newest| newest.step() + 1);
+    for step in first..first + args.steps {
+        store.save(step, Overwrite::Refuse, |stage| content::fill(stage, step, args.large))?;
+        if args.exchange && step % 4 == 0 {
+            store.save(step, Overwrite::Exchange, |stage| content::fill(stage, step, args.large))?;
+        }
+        ack.write_all(format!("ack {step}\n").as_bytes())?;
+        ack.flush()?;
+        store.prune(Keep::Last(args.keep), &none)?;
+    }
+    Ok(())
+}
+
+/// How the subject and the checker open a store.
+pub(crate) fn options() -> StoreOptions {
+    StoreOptions::new("prove", "prove", || 1_796_000_000_000)
+}
