@@ -131,7 +131,7 @@ pub use options::StoreOptions;
 pub use prune::Pruned;
 pub use reader::{Discovery, Reader};
 pub use render::{RenderOptions, render};
-pub use retention::{Keep, Plan, plan};
+pub use retention::{Keep, Listed, Order, Plan, Retention, RetentionError, Why, plan};
 pub use save::Overwrite;
 pub use stage::{Stage, StageFile};
 pub use store::{Store, free_bytes};

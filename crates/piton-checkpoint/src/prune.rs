@@ -1,12 +1,13 @@
 //! Deleting old checkpoints, so that at no moment the last good one is at risk.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 
 use crate::dir::Dir;
 use crate::error::Error;
 use crate::name;
-use crate::retention::{Keep, plan};
+use crate::reader::Reader;
+use crate::retention::{Listed, Plan, Retention, plan};
 use crate::store::Store;
 use crate::verify::Depth;
 
@@ -26,7 +27,8 @@ pub struct Pruned {
 }
 
 impl Store {
-    /// Deletes all valid checkpoints but those that `keep` and `pinned` name.
+    /// Deletes all valid checkpoints but the newest and those that `keep` (a [`Keep`](crate::Keep) or a [`Retention`])
+    /// and `pinned` name.
     ///
     /// The list comes from the directory. Damaged checkpoints are neither counted nor deleted, nor is anything whose
     /// name is not a checkpoint's. Something is removed only if a newer checkpoint stands that this process committed
@@ -34,15 +36,16 @@ impl Store {
     ///
     /// # Errors
     /// When the directory or a checkpoint cannot be read. Failed deletions are in the result.
-    pub fn prune(&mut self, keep: Keep, pinned: &BTreeSet<u64>) -> Result<Pruned, Error> {
-        let valid = self.countable()?;
-        let plan = plan(&valid, keep, pinned);
+    pub fn prune(&mut self, keep: impl Into<Retention>, pinned: &BTreeSet<u64>) -> Result<Pruned, Error> {
+        let now_unix_ms = (self.options.now_unix_ms)();
+        let valid = self.reader.countable(&mut self.sure)?;
+        let Plan { remove, .. } = plan(&valid, &keep.into(), pinned, now_unix_ms);
         let mut pruned = Pruned { waits_for: self.uncertain, ..Pruned::default() };
         let trash = match self.uncertain {
-            None => self.throw_away(&plan.remove, &mut pruned),
+            None => self.throw_away(&remove, &mut pruned),
             Some(_) => Vec::new(),
         };
-        pruned.kept = valid.into_iter().filter(|step| !pruned.removed.contains(step)).collect();
+        pruned.kept = valid.into_keys().filter(|step| !pruned.removed.contains(step)).collect();
         if trash.is_empty() {
             return Ok(pruned);
         }
@@ -55,22 +58,6 @@ impl Store {
             pruned.problems.extend(self.dir().remove_tree(name).err());
         }
         Ok(pruned)
-    }
-
-    /// Steps whose sizes are right, below and including the newest that is surely good.
-    fn countable(&mut self) -> Result<BTreeSet<u64>, Error> {
-        let mut valid = BTreeSet::new();
-        for step in self.reader.steps()?.into_iter().rev() {
-            let sure = !valid.is_empty() || self.sure.contains(&step);
-            let depth = if sure { Depth::Sizes } else { Depth::Bytes };
-            if let Some(Ok(_)) = self.reader.examine(step, depth)? {
-                if depth == Depth::Bytes {
-                    self.sure.insert(step);
-                }
-                valid.insert(step);
-            }
-        }
-        Ok(valid)
     }
 
     /// Renames the victims, oldest first; each comes back with its directory locked against new pins.
@@ -98,5 +85,32 @@ impl Store {
             }
         }
         trash
+    }
+}
+
+impl Reader {
+    /// What [`Store::prune`] would do at this moment, and why; nothing is changed.
+    ///
+    /// # Errors
+    /// As [`Store::prune`].
+    pub fn plan(&self, keep: &Retention, pinned: &BTreeSet<u64>, now_unix_ms: u64) -> Result<Plan, Error> {
+        Ok(plan(&self.countable(&mut BTreeSet::new())?, keep, pinned, now_unix_ms))
+    }
+
+    /// Checkpoints whose sizes are right, from the newest that is surely good down. `sure` names those that need not be
+    /// read for that, and is told which one was.
+    fn countable(&self, sure: &mut BTreeSet<u64>) -> Result<BTreeMap<u64, Listed>, Error> {
+        let mut valid = BTreeMap::new();
+        for step in self.steps()?.into_iter().rev() {
+            let known = !valid.is_empty() || sure.contains(&step);
+            let depth = if known { Depth::Sizes } else { Depth::Bytes };
+            if let Some(Ok(checkpoint)) = self.examine(step, depth)? {
+                if depth == Depth::Bytes {
+                    sure.insert(step);
+                }
+                valid.insert(step, Listed::from(checkpoint.manifest()));
+            }
+        }
+        Ok(valid)
     }
 }

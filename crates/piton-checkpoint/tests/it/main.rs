@@ -10,5 +10,6 @@ mod format;
 mod kill;
 mod lock;
 mod prune;
+mod retention;
 mod rollback;
 mod support;

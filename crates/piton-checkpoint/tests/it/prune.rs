@@ -4,24 +4,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
 
-use piton_checkpoint::{Keep, Op, Store, plan};
+use piton_checkpoint::{Op, Store};
 
 use crate::support::{Trace, assert_filled, last, names, no_pins, open, options, read, save, store_with};
-
-#[test]
-fn keeps_the_highest_numbers_not_the_highest_strings() {
-    let valid = (1..=12).chain([100, 99_999, 100_000]).collect();
-    let plan = plan(&valid, last(3), &no_pins());
-    assert_eq!(plan.keep, [100, 99_999, 100_000].into());
-    assert_eq!(plan.remove, (1..=12).collect());
-}
-
-#[test]
-fn keep_all_and_a_keep_larger_than_the_store_remove_nothing() {
-    let valid = [1, 2].into();
-    assert!(plan(&valid, Keep::All, &no_pins()).remove.is_empty());
-    assert!(plan(&valid, last(3), &no_pins()).remove.is_empty());
-}
 
 #[test]
 fn the_list_is_the_directory_so_a_restart_prunes_what_another_process_wrote() {
