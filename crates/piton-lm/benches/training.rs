@@ -10,6 +10,7 @@
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
+use piton_lm::backprop::{Backprop, Continuation, Gradients};
 use piton_lm::{CausalLm, ModelConfig, SharedPrefixBatch, init};
 use piton_rng::Seed;
 use tch::{Device, Kind, Tensor};
@@ -80,9 +81,10 @@ fn backward(model: &CausalLm, logits: &Tensor) {
     divan::black_box(Tensor::run_backward(&[loss], &leaves, false, false));
 }
 
-fn shared(bencher: Bencher<'_, '_>, shape: &Shape, threads: usize, ragged: bool) {
-    piton_torch::set_threads(threads).unwrap();
-    let model = model(shape);
+/// Prefixes and continuations.
+type Batch = (Vec<Vec<u32>>, Vec<(usize, Vec<u32>)>);
+
+fn batch(shape: &Shape, ragged: bool) -> Batch {
     let length = |full: usize, index: usize| if ragged { full - (index * 7) % (full / 2) } else { full };
     let prefixes: Vec<Vec<u32>> = (0..shape.prompts)
         .map(|prompt| tokens(shape, prompt as u64, length(shape.prompt_tokens, prompt)))
@@ -92,6 +94,13 @@ fn shared(bencher: Bencher<'_, '_>, shape: &Shape, threads: usize, ragged: bool)
             (index / shape.samples, tokens(shape, 1000 + index as u64, length(shape.sample_tokens, index)))
         })
         .collect();
+    (prefixes, sequences)
+}
+
+fn shared(bencher: Bencher<'_, '_>, shape: &Shape, threads: usize, ragged: bool) {
+    piton_torch::set_threads(threads).unwrap();
+    let model = model(shape);
+    let (prefixes, sequences) = batch(shape, ragged);
     let prefixes: Vec<&[u32]> = prefixes.iter().map(Vec::as_slice).collect();
     let sequences: Vec<(usize, &[u32])> =
         sequences.iter().map(|(prefix, tokens)| (*prefix, &tokens[..])).collect();
@@ -99,6 +108,27 @@ fn shared(bencher: Bencher<'_, '_>, shape: &Shape, threads: usize, ragged: bool)
     bencher.counter(ItemsCount::new(targets)).bench_local(|| {
         let batch = SharedPrefixBatch::new(&prefixes, &sequences, Device::Cpu).unwrap();
         backward(&model, &model.token_logits(&batch).unwrap());
+    });
+}
+
+/// The same without libtorch: new weights taken in, forward, backward.
+fn kernels(bencher: Bencher<'_, '_>, shape: &Shape, threads: usize, ragged: bool) {
+    let model = model(shape);
+    let (prefixes, sequences) = batch(shape, ragged);
+    let prefixes: Vec<&[u32]> = prefixes.iter().map(Vec::as_slice).collect();
+    let wanted = vec![true; shape.sample_tokens];
+    let continuations: Vec<Continuation<'_>> = sequences
+        .iter()
+        .map(|(prefix, tokens)| Continuation { prefix: *prefix, tokens, wanted: &wanted[..tokens.len()] })
+        .collect();
+    let targets = sequences.iter().map(|(_, tokens)| tokens.len()).sum::<usize>();
+    let mut backprop = Backprop::new(model.config(), model.weights(), threads).unwrap();
+    let mut gradients = Gradients::zeros(model.config());
+    bencher.counter(ItemsCount::new(targets)).bench_local(|| {
+        backprop.load(model.weights()).unwrap();
+        let log_probs = backprop.log_probs(&prefixes, &continuations).unwrap();
+        gradients.clear();
+        backprop.backward(&vec![1.0 / targets as f32; log_probs.len()], &mut gradients).unwrap();
     });
 }
 
@@ -124,6 +154,16 @@ fn small_shared_ragged(bencher: Bencher<'_, '_>, threads: usize) {
 }
 
 #[divan::bench(args = [1, 2])]
+fn small_kernels(bencher: Bencher<'_, '_>, threads: usize) {
+    kernels(bencher, &SMALL, threads, false);
+}
+
+#[divan::bench(args = [1, 2])]
+fn small_kernels_ragged(bencher: Bencher<'_, '_>, threads: usize) {
+    kernels(bencher, &SMALL, threads, true);
+}
+
+#[divan::bench(args = [1, 2])]
 fn small_plain(bencher: Bencher<'_, '_>, threads: usize) {
     plain(bencher, &SMALL, threads);
 }
@@ -136,6 +176,16 @@ fn medium_shared(bencher: Bencher<'_, '_>, threads: usize) {
 #[divan::bench(args = [1, 2], sample_count = 20)]
 fn medium_shared_ragged(bencher: Bencher<'_, '_>, threads: usize) {
     shared(bencher, &MEDIUM, threads, true);
+}
+
+#[divan::bench(args = [1, 2], sample_count = 20)]
+fn medium_kernels(bencher: Bencher<'_, '_>, threads: usize) {
+    kernels(bencher, &MEDIUM, threads, false);
+}
+
+#[divan::bench(args = [1, 2], sample_count = 20)]
+fn medium_kernels_ragged(bencher: Bencher<'_, '_>, threads: usize) {
+    kernels(bencher, &MEDIUM, threads, true);
 }
 
 #[divan::bench(args = [1, 2], sample_count = 20)]

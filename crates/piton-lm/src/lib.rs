@@ -48,8 +48,10 @@
 //! nothing is split over devices, and no activation is recomputed to save memory. Attention of sequences of up to 16
 //! tokens holds its scores in memory; that of longer ones copies the keys and values of a prefix for each sequence.
 
+pub mod backprop;
 mod batch;
 mod config;
+mod cpu;
 mod decoder;
 mod error;
 mod fused_attention;

@@ -3,7 +3,8 @@
 use std::cmp::Ordering;
 
 use super::SamplingParams;
-use super::cpu::kernels::{exp_sum, max};
+use crate::cpu::kernels::exp_sum;
+use crate::cpu::log_prob::Normalizer;
 
 /// A chosen token.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,23 +29,19 @@ impl Choice<'_> {
     ///
     /// Sampling inverts the distribution function over the kept tokens in order of id.
     pub(crate) fn pick(&self, logits: &[f32], scratch: &mut Vec<f32>) -> Option<Sampled> {
-        let largest = max(logits);
         scratch.resize(logits.len(), 0.0);
-        let total = exp_sum(logits, largest, 1.0, scratch);
+        let normalizer = Normalizer::new(logits, scratch);
         if !logits.iter().all(|x| x.is_finite()) {
             return None;
         }
         let index = if self.params.is_greedy() {
             self.greedy(logits)
         } else {
-            exp_sum(logits, largest, 1.0 / self.params.temperature, scratch);
+            exp_sum(logits, normalizer.largest, 1.0 / self.params.temperature, scratch);
             self.sample(logits, scratch)
         };
-        #[expect(clippy::cast_possible_truncation, reason = "rounds to the nearest single; ids fit 31 bits")]
-        Some(Sampled {
-            token: index as u32,
-            log_prob: (f64::from(logits[index] - largest) - f64::from(total).ln()) as f32,
-        })
+        #[expect(clippy::cast_possible_truncation, reason = "ids fit 31 bits")]
+        Some(Sampled { token: index as u32, log_prob: normalizer.log_prob(logits[index]) })
     }
 
     /// Index of the largest allowed logit, the first of equals.

@@ -1,11 +1,12 @@
 //! All layers over one chunk's packed rows.
 
-use super::attention::attend;
-use super::kernels::{add, norm_and_rotate, rms_norm, silu_mul};
-use super::kv_cache::{CacheShape, KvCache};
-use super::model::Model;
-use super::rope::Rope;
 use crate::ModelConfig;
+use crate::cpu::attention::attend;
+use crate::cpu::kernels::{add, norm_and_rotate, norm_rows, silu_mul};
+use crate::cpu::kv_cache::{CacheShape, KvCache};
+use crate::cpu::model::Model;
+use crate::cpu::rope::Rope;
+use crate::cpu::sized;
 use crate::generate::backend::Unit;
 
 /// Buffers of one thread's chunk, kept between forwards. R rows, H hidden, I intermediate.
@@ -144,16 +145,4 @@ impl Workspace {
         self.stream.truncate(kept * hidden);
         self.qkv.truncate(kept * width);
     }
-}
-
-fn norm_rows(rows: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
-    for (row, out) in rows.chunks_exact(weight.len()).zip(out.chunks_exact_mut(weight.len())) {
-        rms_norm(row, weight, eps, out);
-    }
-}
-
-/// Gives `buffer` this length; what it holds is about to be overwritten.
-fn sized(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
-    buffer.resize(len, 0.0);
-    buffer
 }

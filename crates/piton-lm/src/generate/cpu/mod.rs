@@ -3,23 +3,16 @@
 //! A chunk runs through all layers on one thread without meeting the others, so there is nothing to wait for between
 //! operations, and which chunk a sequence falls in changes no bit of it.
 
-mod attention;
 mod forward;
-pub(crate) mod kernels;
-mod kv_cache;
-mod linear;
-mod model;
-mod rope;
-pub(crate) mod vectorized;
 
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
 use self::forward::{Workspace, forward};
-use self::kv_cache::{BlockPool, CacheShape, KvCache};
-use self::model::Model;
-use self::rope::Rope;
 use super::backend::{Backend, Unit};
+use crate::cpu::kv_cache::{BlockPool, CacheShape, KvCache};
+use crate::cpu::model::Model;
+use crate::cpu::rope::Rope;
 use crate::{ModelConfig, Result, Weights};
 
 /// Rows of a chunk when there are plenty: its activations then stay in the second-level cache.

@@ -29,6 +29,11 @@ impl CacheShape {
         }
     }
 
+    /// Blocks of a single layer, which is layer 0.
+    pub(crate) fn of_one_layer(config: &ModelConfig) -> Self {
+        Self { layers: 1, ..Self::new(config) }
+    }
+
     /// `[head_dim][BLOCK]` keys of one layer and head.
     #[inline(always)]
     pub(crate) fn keys<'b>(&self, block: &'b [f32], layer: usize, head: usize) -> &'b [f32] {
@@ -98,7 +103,7 @@ impl KvCache {
 }
 
 /// Blocks that no sequence holds now.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct BlockPool {
     block_len: usize,
     free: Vec<Box<[f32]>>,
@@ -107,6 +112,11 @@ pub(crate) struct BlockPool {
 impl BlockPool {
     pub(crate) fn new(shape: &CacheShape) -> Self {
         Self { block_len: shape.block_len(), free: Vec::new() }
+    }
+
+    /// Makes it give blocks of this shape, before it gave any.
+    pub(crate) fn shape(&mut self, shape: &CacheShape) {
+        self.block_len = shape.block_len();
     }
 
     /// Takes back the blocks of a cache; what is in them is overwritten before it is read.

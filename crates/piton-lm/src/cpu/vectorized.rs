@@ -28,12 +28,12 @@ macro_rules! vectorized {
                     portable($($arg),*)
                 }
 
-                match $crate::generate::cpu::vectorized::InstructionSet::detect() {
+                match $crate::cpu::vectorized::InstructionSet::detect() {
                     // SAFETY: the machine has the features that `avx512` was compiled for.
-                    $crate::generate::cpu::vectorized::InstructionSet::Avx512 => return unsafe { avx512($($arg),*) },
+                    $crate::cpu::vectorized::InstructionSet::Avx512 => return unsafe { avx512($($arg),*) },
                     // SAFETY: the machine has the features that `avx2` was compiled for.
-                    $crate::generate::cpu::vectorized::InstructionSet::Avx2 => return unsafe { avx2($($arg),*) },
-                    $crate::generate::cpu::vectorized::InstructionSet::Baseline => {}
+                    $crate::cpu::vectorized::InstructionSet::Avx2 => return unsafe { avx2($($arg),*) },
+                    $crate::cpu::vectorized::InstructionSet::Baseline => {}
                 }
             }
             portable($($arg),*)

@@ -17,6 +17,13 @@ vectorized! {
     }
 }
 
+/// [`rms_norm`] of every row.
+pub(crate) fn norm_rows(rows: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+    for (row, out) in rows.chunks_exact(weight.len()).zip(out.chunks_exact_mut(weight.len())) {
+        rms_norm(row, weight, eps, out);
+    }
+}
+
 vectorized! {
     /// Adds `delta` to `row`.
     pub(crate) fn add(row: &mut [f32], delta: &[f32]) {
@@ -117,7 +124,7 @@ vectorized! {
 }
 
 #[inline(always)]
-fn inverse_rms(row: &[f32], eps: f32) -> f32 {
+pub(crate) fn inverse_rms(row: &[f32], eps: f32) -> f32 {
     let mut lanes = [0.0_f32; LANES];
     let (chunks, rest) = row.as_chunks::<LANES>();
     for chunk in chunks {
@@ -133,7 +140,7 @@ fn inverse_rms(row: &[f32], eps: f32) -> f32 {
 
 /// Adds halves to halves: the order in which a register is summed.
 #[inline(always)]
-fn sum_lanes(lanes: [f32; LANES]) -> f32 {
+pub(crate) fn sum_lanes(lanes: [f32; LANES]) -> f32 {
     let mut width = LANES / 2;
     let mut lanes = lanes;
     while width > 0 {
@@ -150,7 +157,7 @@ fn sum_lanes(lanes: [f32; LANES]) -> f32 {
 /// 2^n times a polynomial of degree 6 on [-ln 2 / 2, ln 2 / 2] (coefficients of Cephes' `expf`); within 2 units in the
 /// last place.
 #[inline(always)]
-fn exp(x: f32) -> f32 {
+pub(crate) fn exp(x: f32) -> f32 {
     /// Adding it rounds to an integer and leaves that integer in the low bits.
     const ROUND: f32 = 12_582_912.0; // 1.5 * 2^23
     const LN2_HIGH: f32 = 0.693_359_4;
