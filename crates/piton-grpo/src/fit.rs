@@ -20,7 +20,7 @@ use crate::update::apply;
 pub(crate) fn fit(
     policy: &mut Policy,
     optimizer: &mut AdamW,
-    reference: Option<&Policy>,
+    mut reference: Option<&mut Policy>,
     config: &WorkerConfig,
     batch: &[TrainSample],
     context: FitContext<'_>,
@@ -43,12 +43,13 @@ pub(crate) fn fit(
             let current_n = policy.log_probs(batch, pass, &labels)?;
             // Before the step's first update the current policy is the old one.
             let old_n = old.next().map_or_else(|| current_n.f_detach(), Ok)?;
-            let terms = Terms::new(&config.loss_cfg, &labels, &current_n, &old_n, || match reference {
-                Some(reference) => tch::no_grad(|| reference.log_probs(batch, pass, &labels)).map(Some),
-                None => Ok(None),
-            })?;
+            let reference_n = match &mut reference {
+                Some(reference) => Some(tch::no_grad(|| reference.log_probs(batch, pass, &labels))?),
+                None => None,
+            };
+            let terms = Terms::new(&config.loss_cfg, &labels, &current_n, &old_n, reference_n)?;
             let tokens = float(update.trained_tokens);
-            loss += terms.backward(tokens)?;
+            loss += terms.backward(policy, &current_n, tokens)?;
             kl += terms.kl / tokens;
             metrics.add_tokens(
                 &values(&current_n)?,
@@ -60,7 +61,7 @@ pub(crate) fn fit(
         let lr = learning_rate(config, context, at);
         let (grad_norm, done) = apply(policy, optimizer, &config.optim_cfg, lr, loss, update.trained_tokens)?;
         applied |= done;
-        let kl = reference.map(|_| kl);
+        let kl = reference.as_ref().map(|_| kl);
         metrics.add_update(UpdateFigures { loss, kl, grad_norm, lr, applied: done });
     }
     Ok(FitOutcome::Trained(metrics.finish()))
@@ -69,7 +70,7 @@ pub(crate) fn fit(
 /// `[update][pass] [N]` log-probabilities under the weights before the step, for every update but the first, whose list is
 /// empty; `None` when a stop came.
 fn old_log_probs(
-    policy: &Policy,
+    policy: &mut Policy,
     batch: &[TrainSample],
     updates: &[Update],
     context: FitContext<'_>,
@@ -83,7 +84,7 @@ fn old_log_probs(
                 return Ok(None);
             }
             let labels = Labels::new(batch, pass, policy.device())?;
-            of_update.push(policy.log_probs(batch, pass, &labels)?);
+            of_update.push(policy.log_probs(batch, pass, &labels)?.f_detach()?);
         }
         old.push(of_update);
     }
@@ -102,11 +103,11 @@ impl Terms {
         labels: &Labels,
         current_n: &Tensor,
         old_n: &Tensor,
-        reference_n: impl FnOnce() -> Result<Option<Tensor>>,
+        reference_n: Option<Tensor>,
     ) -> Result<Self> {
         let policy_n = policy_loss(current_n, old_n, &labels.advantages_n, &config.policy_loss_cfg)?;
         let sum = policy_n.f_sum(Kind::Float)?;
-        match (config.kl_loss_type, reference_n()?) {
+        match (config.kl_loss_type, reference_n) {
             (Some(kind), Some(reference_n)) => {
                 let kl = kl_loss(current_n, &reference_n, kind)?.f_sum(Kind::Float)?;
                 let sum = sum.f_add(&kl.f_mul_scalar(config.kl_loss_coef)?)?;
@@ -117,9 +118,9 @@ impl Terms {
     }
 
     /// Adds the gradient of the mean over the update's `tokens`; returns this pass's part of that mean.
-    fn backward(&self, tokens: f64) -> Result<f64> {
+    fn backward(&self, policy: &mut Policy, current_n: &Tensor, tokens: f64) -> Result<f64> {
         let loss = self.sum.f_div_scalar(tokens)?;
-        loss.f_backward()?;
+        policy.backward(current_n, &loss)?;
         Ok(loss.f_double_value(&[])?)
     }
 }

@@ -78,7 +78,7 @@ impl GrpoLearner {
 
 impl TrainController for GrpoLearner {
     fn fit(&mut self, batch: &[TrainSample], context: FitContext<'_>) -> Result<FitOutcome, BoxError> {
-        let reference = self.reference.as_ref();
+        let reference = self.reference.as_mut();
         Ok(fit(&mut self.policy, &mut self.optimizer, reference, &self.config, batch, context)?)
     }
 

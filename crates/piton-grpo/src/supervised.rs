@@ -27,7 +27,7 @@ pub(crate) fn cross_entropy_update(
             let labels = Labels::new(batch, pass, policy.device())?;
             let log_probs_n = policy.log_probs(batch, pass, &labels)?;
             let mean = log_probs_n.f_sum(Kind::Float)?.f_div_scalar(-tokens)?;
-            mean.f_backward()?;
+            policy.backward(&log_probs_n, &mean)?;
             loss += mean.f_double_value(&[])?;
         }
     }

@@ -1,6 +1,6 @@
 //! The end of an optimizer update: clip, then step or skip.
 
-use piton_torch::{AdamW, clip_grad_norm};
+use piton_torch::AdamW;
 use piton_trainer::AdamWConfig;
 
 use crate::Result;
@@ -19,12 +19,12 @@ pub(crate) fn apply(
     loss: f64,
     trained_tokens: usize,
 ) -> Result<(f64, bool)> {
-    let grad_norm = clip_grad_norm(policy.params(), config.max_grad_norm)?;
+    let grad_norm = policy.clip_grad_norm(config.max_grad_norm)?;
     let acceptable = config.skip_grad_norm_threshold.is_none_or(|threshold| grad_norm <= threshold);
     let apply = loss.is_finite() && grad_norm.is_finite() && acceptable && trained_tokens > 0;
     if apply {
         optimizer.set_lr(lr)?;
-        optimizer.step(policy.params_mut())?;
+        policy.step(optimizer)?;
     }
     policy.zero_grad()?;
     Ok((grad_norm, apply))

@@ -121,15 +121,15 @@ fn log_probs_and_gradients_are_those_of_autograd() {
             let mut gradients = Gradients::zeros(&config);
             backprop.backward(&d, &mut gradients).unwrap();
             let mut names = 0;
-            gradients.each(|weight, gradient| {
-                let expected = &expected_gradients[weight];
+            for (weight, gradient) in gradients.by_name() {
+                let expected = &expected_gradients[&weight];
                 let found = Tensor::from_slice(gradient).view_as(expected);
                 let largest = expected.abs().max().double_value(&[]);
                 let off = (found - expected).abs().max().double_value(&[]);
                 assert!(largest > 1e-6, "{name}: {weight} has no gradient");
                 assert!(off < 1e-5 * largest.max(0.1), "{name}: gradient of {weight} off by {off:e} at {largest:e}");
                 names += 1;
-            });
+            }
             assert_eq!(names, expected_gradients.len());
         }
     }
@@ -146,8 +146,7 @@ fn gradients_add_up_and_are_the_same_bits_on_any_number_of_threads() {
             let log_probs = batch.log_probs(&mut backprop);
             backprop.backward(&weights_of(log_probs.len()), &mut gradients).unwrap();
         }
-        let mut bits = Vec::new();
-        gradients.each(|_, gradient| bits.extend(gradient.iter().map(|x| x.to_bits())));
+        let bits: Vec<u32> = gradients.by_name().into_values().flatten().map(|x| x.to_bits()).collect();
         (bits, gradients.norm().to_bits())
     };
     let one = run(1);

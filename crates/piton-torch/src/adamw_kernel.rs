@@ -48,10 +48,32 @@ pub(crate) fn update(
         (Some(param), Some(grad), Some(exp_avg), Some(exp_avg_sq))
             if same_length_and_apart([&param, &grad, &exp_avg, &exp_avg_sq]) =>
         {
-            fused(coefficients, param, grad, exp_avg, exp_avg_sq);
+            fused(coefficients, param, grad.into_slice(), exp_avg, exp_avg_sq);
             Ok(())
         }
         _ => generic(coefficients, param, &grad, exp_avg, exp_avg_sq),
+    }
+}
+
+/// As [`update`], with a gradient in plain memory that has as many elements as the parameter.
+pub(crate) fn update_along(
+    coefficients: &Coefficients,
+    param: &mut Tensor,
+    grad: &[f32],
+    exp_avg: &mut Tensor,
+    exp_avg_sq: &mut Tensor,
+) -> Result<()> {
+    match (Block::of(param)?, Block::of(exp_avg)?, Block::of(exp_avg_sq)?) {
+        (Some(param), Some(exp_avg), Some(exp_avg_sq))
+            if same_length_and_apart([&param, &exp_avg, &exp_avg_sq]) =>
+        {
+            fused(coefficients, param, grad, exp_avg, exp_avg_sq);
+            Ok(())
+        }
+        _ => {
+            let grad = Tensor::f_from_slice(grad)?.f_view_as(param)?.f_to_device(param.device())?;
+            generic(coefficients, param, &grad.f_to_kind(param.f_kind()?)?, exp_avg, exp_avg_sq)
+        }
     }
 }
 
@@ -59,7 +81,7 @@ pub(crate) fn update(
 fn fused(
     coefficients: &Coefficients,
     param: Block<'_>,
-    grad: Block<'_>,
+    grads: &[f32],
     exp_avg: Block<'_>,
     exp_avg_sq: Block<'_>,
 ) {
@@ -74,9 +96,9 @@ fn fused(
         coefficients.correction2_sqrt,
     ]
     .map(|scalar| scalar as f32);
-    let (params, grads) = (param.into_slice(), grad.into_slice());
+    let params = param.into_slice();
     let (exp_avgs, exp_avg_sqs) = (exp_avg.into_slice(), exp_avg_sq.into_slice());
-    for (((param, &mut grad), exp_avg), exp_avg_sq) in
+    for (((param, &grad), exp_avg), exp_avg_sq) in
         params.iter_mut().zip(grads).zip(exp_avgs).zip(exp_avg_sqs)
     {
         *exp_avg += lerp * (grad - *exp_avg);
@@ -136,7 +158,7 @@ impl<'a> Block<'a> {
     }
 }
 
-fn same_length_and_apart(blocks: [&Block<'_>; 4]) -> bool {
+fn same_length_and_apart<const N: usize>(blocks: [&Block<'_>; N]) -> bool {
     let mut starts = blocks.map(|block| block.start.addr());
     starts.sort_unstable();
     let bytes = blocks[0].len * size_of::<f32>();

@@ -1,5 +1,7 @@
 //! The gradients of all weights, as plain memory.
 
+use std::collections::BTreeMap;
+
 use rayon::prelude::*;
 
 use super::tape::Shape;
@@ -84,11 +86,19 @@ impl Gradients {
         sum.sqrt()
     }
 
-    /// Gives each weight's Hugging Face name and gradient, in the weight's shape, row by row.
-    pub fn each(&self, mut take: impl FnMut(&str, &[f32])) {
+    /// Each weight's gradient by its Hugging Face name, in the weight's shape, row by row.
+    pub fn by_name(&self) -> BTreeMap<String, &[f32]> {
+        let mut gradients = BTreeMap::new();
+        self.each(|name, gradient| {
+            gradients.insert(name.to_owned(), gradient);
+        });
+        gradients
+    }
+
+    fn each<'a>(&'a self, mut take: impl FnMut(&str, &'a [f32])) {
         take("model.embed_tokens.weight", &self.embedding);
         for (index, layer) in self.layers.iter().enumerate() {
-            let mut give = |part: &str, gradient: &[f32]| take(&format!("model.layers.{index}.{part}.weight"), gradient);
+            let mut give = |part: &str, gradient: &'a [f32]| take(&format!("model.layers.{index}.{part}.weight"), gradient);
             let (q, kv) = layer.qkv.split_at(self.shape.queries * self.shape.hidden);
             let (k, v) = kv.split_at(self.shape.keys * self.shape.hidden);
             let (gate, up) = layer.gate_up.split_at(self.shape.inner * self.shape.hidden);
