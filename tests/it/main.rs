@@ -6,6 +6,7 @@ mod architecture;
 mod bad_input;
 mod colocate_checkpoint;
 mod damage;
+mod exact;
 mod interop;
 mod kill_resume;
 mod signals;

@@ -92,8 +92,11 @@ fn old_log_probs(
 }
 
 /// The loss of one pass, summed over its tokens.
+///
+/// What is reported is summed here in f64: libtorch's sums of many numbers depend on the number of threads.
 struct Terms {
     sum: Tensor,
+    value: f64,
     kl: f64,
 }
 
@@ -106,14 +109,16 @@ impl Terms {
         reference_n: Option<Tensor>,
     ) -> Result<Self> {
         let policy_n = policy_loss(current_n, old_n, &labels.advantages_n, &config.policy_loss_cfg)?;
+        let value = sum_of(&policy_n)?;
         let sum = policy_n.f_sum(Kind::Float)?;
         match (config.kl_loss_type, reference_n) {
             (Some(kind), Some(reference_n)) => {
-                let kl = kl_loss(current_n, &reference_n, kind)?.f_sum(Kind::Float)?;
-                let sum = sum.f_add(&kl.f_mul_scalar(config.kl_loss_coef)?)?;
-                Ok(Self { sum, kl: kl.f_double_value(&[])? })
+                let kl_n = kl_loss(current_n, &reference_n, kind)?;
+                let kl = sum_of(&kl_n)?;
+                let sum = sum.f_add(&kl_n.f_sum(Kind::Float)?.f_mul_scalar(config.kl_loss_coef)?)?;
+                Ok(Self { sum, value: value + config.kl_loss_coef * kl, kl })
             }
-            _ => Ok(Self { sum, kl: 0.0 }),
+            _ => Ok(Self { sum, value, kl: 0.0 }),
         }
     }
 
@@ -121,6 +126,10 @@ impl Terms {
     fn backward(&self, policy: &mut Policy, current_n: &Tensor, tokens: f64) -> Result<f64> {
         let loss = self.sum.f_div_scalar(tokens)?;
         policy.backward(current_n, &loss)?;
-        Ok(loss.f_double_value(&[])?)
+        Ok(self.value / tokens)
     }
+}
+
+fn sum_of(terms_n: &Tensor) -> Result<f64> {
+    Ok(values(terms_n)?.into_iter().map(f64::from).sum())
 }

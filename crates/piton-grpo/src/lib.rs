@@ -47,7 +47,8 @@
 //! # What it does not do
 //!
 //! It computes no advantages and judges nothing: samples come with both. It does not shuffle: nothing in a train step is random. It
-//! trains on one device of one process. It does not correct for a mismatch between engine and learner; it reports it.
+//! trains on one device of one process. It does not correct for a mismatch between engine and learner: on the CPU there is none
+//! while the data is fresh, and elsewhere it is reported.
 
 pub mod batch;
 mod build;

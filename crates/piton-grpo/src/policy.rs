@@ -57,7 +57,12 @@ impl Policy {
 
     /// `[N]` log-probabilities of the trained tokens of `pass`, to be given to [`backward`](Self::backward) before the next
     /// call; without gradients when a no-grad guard is held.
-    pub(crate) fn log_probs(&mut self, batch: &[TrainSample], pass: &Pass, labels: &Labels) -> Result<Tensor> {
+    pub(crate) fn log_probs(
+        &mut self,
+        batch: &[TrainSample],
+        pass: &Pass,
+        labels: &Labels,
+    ) -> Result<Tensor> {
         let mut prefixes = Vec::with_capacity(pass.shared.len());
         let mut continuations = Vec::new();
         for members in &pass.shared {
@@ -100,7 +105,10 @@ impl Policy {
         let norm = gradients.norm();
         let factor = max_norm / (norm + 1e-6);
         if norm.is_finite() && factor < 1.0 {
-            #[expect(clippy::cast_possible_truncation, reason = "scalars meet f32 tensors in f32, as in PyTorch")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "scalars meet f32 tensors in f32, as in PyTorch"
+            )]
             gradients.scale(factor as f32);
         }
         Ok(norm)

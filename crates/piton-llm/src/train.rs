@@ -21,7 +21,7 @@ pub(crate) fn run(args: &TrainArgs, stop: Stop) -> Result<()> {
     let threads =
         config.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     piton_torch::set_threads(threads)?;
-    let environment = facts(threads);
+    let environment = facts();
     let context = RunContext {
         stop,
         clock: Arc::new(SystemClock),
@@ -37,13 +37,12 @@ pub(crate) fn run(args: &TrainArgs, stop: Stop) -> Result<()> {
     Ok(())
 }
 
-/// What exactness depends on.
-fn facts(threads: usize) -> BTreeMap<String, String> {
+/// What exactness depends on. The number of threads is not among it: every sum has an order of its own.
+fn facts() -> BTreeMap<String, String> {
     let engine = piton_torch::engine_facts();
     BTreeMap::from([
         ("libtorch".to_owned(), engine.libtorch),
         ("cpu_capability".to_owned(), engine.cpu_capability),
-        ("threads".to_owned(), threads.to_string()),
     ])
 }
 

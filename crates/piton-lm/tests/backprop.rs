@@ -72,7 +72,8 @@ impl Batch {
             self.continuations.iter().map(|(prefix, tokens, _)| (*prefix, &tokens[..])).collect();
         let batch = SharedPrefixBatch::new(&self.prefixes(), &sequences, Device::Cpu).unwrap();
         let all = model.token_logits(&batch).unwrap().log_softmax(-1, Kind::Float);
-        let ids: Vec<i64> = sequences.iter().flat_map(|(_, tokens)| *tokens).map(|&id| i64::from(id)).collect();
+        let ids: Vec<i64> =
+            sequences.iter().flat_map(|(_, tokens)| *tokens).map(|&id| i64::from(id)).collect();
         let kept: Vec<i64> = (0..)
             .zip(self.continuations.iter().flat_map(|(_, _, wanted)| wanted))
             .filter_map(|(row, wanted)| wanted.then_some(row))
@@ -91,7 +92,12 @@ fn layouts(vocab: usize) -> Vec<Batch> {
     vec![
         Batch::new(vocab, &[5, 5], &[(0, 4), (0, 4), (1, 4), (1, 4)], false),
         // unequal everything, out of order, with continuations of one token and of none
-        Batch::new(vocab, &[3, 11, 1, 6], &[(1, 7), (0, 1), (2, 12), (1, 0), (0, 5), (3, 9), (1, 2), (0, 3)], true),
+        Batch::new(
+            vocab,
+            &[3, 11, 1, 6],
+            &[(1, 7), (0, 1), (2, 12), (1, 0), (0, 5), (3, 9), (1, 2), (0, 3)],
+            true,
+        ),
         // single tokens only: no row of a continuation is computed at all
         Batch::new(vocab, &[4, 2], &[(0, 1), (1, 1), (0, 1)], false),
         // several chunks, and caches of more than one block
@@ -127,7 +133,10 @@ fn log_probs_and_gradients_are_those_of_autograd() {
                 let largest = expected.abs().max().double_value(&[]);
                 let off = (found - expected).abs().max().double_value(&[]);
                 assert!(largest > 1e-6, "{name}: {weight} has no gradient");
-                assert!(off < 1e-5 * largest.max(0.1), "{name}: gradient of {weight} off by {off:e} at {largest:e}");
+                assert!(
+                    off < 1e-5 * largest.max(0.1),
+                    "{name}: gradient of {weight} off by {off:e} at {largest:e}"
+                );
                 names += 1;
             }
             assert_eq!(names, expected_gradients.len());
@@ -182,10 +191,15 @@ fn log_probs_are_the_engines_bit_for_bit_whatever_the_batch_on_either_side() {
         let mut backprop = Backprop::new(&config, &weights, 2).unwrap();
         // together, in pairs, and backwards
         for batch in [(0..12).collect(), vec![3, 4], vec![0, 11], (0..12).rev().collect::<Vec<_>>()] {
-            let (continuations, expected): (Vec<_>, Vec<_>) = batch.iter().map(|&index| continuation(index)).unzip();
+            let (continuations, expected): (Vec<_>, Vec<_>) =
+                batch.iter().map(|&index| continuation(index)).unzip();
             let found = backprop.log_probs(&prefixes, &continuations).unwrap();
             let bits = |log_probs: &[f32]| log_probs.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-            assert_eq!(bits(&found), bits(&expected.into_iter().flatten().copied().collect::<Vec<_>>()), "{name}");
+            assert_eq!(
+                bits(&found),
+                bits(&expected.into_iter().flatten().copied().collect::<Vec<_>>()),
+                "{name}"
+            );
         }
     }
 }

@@ -139,8 +139,9 @@ impl AdamW {
         self.check_names(params)?;
         let sizes = |name: &String, tensor: &Tensor| {
             let found = gradients.get(name).map(|gradient| gradient.len());
-            (found != Some(tensor.numel()))
-                .then(|| format!("{name} has {} elements, its gradient {}", tensor.numel(), found.unwrap_or(0)))
+            (found != Some(tensor.numel())).then(|| {
+                format!("{name} has {} elements, its gradient {}", tensor.numel(), found.unwrap_or(0))
+            })
         };
         let faults: Vec<String> = params.iter().filter_map(|(name, tensor)| sizes(name, tensor)).collect();
         if !faults.is_empty() {

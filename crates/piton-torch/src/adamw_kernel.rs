@@ -98,8 +98,7 @@ fn fused(
     .map(|scalar| scalar as f32);
     let params = param.into_slice();
     let (exp_avgs, exp_avg_sqs) = (exp_avg.into_slice(), exp_avg_sq.into_slice());
-    for (((param, &grad), exp_avg), exp_avg_sq) in
-        params.iter_mut().zip(grads).zip(exp_avgs).zip(exp_avg_sqs)
+    for (((param, &grad), exp_avg), exp_avg_sq) in params.iter_mut().zip(grads).zip(exp_avgs).zip(exp_avg_sqs)
     {
         *exp_avg += lerp * (grad - *exp_avg);
         *exp_avg_sq = *exp_avg_sq * beta2 + square * grad * grad;

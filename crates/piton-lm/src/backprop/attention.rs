@@ -120,7 +120,8 @@ impl Head<'_> {
             multiply(panels, Rows { data: scores, stride, count: queries.len() }, out);
             started = true;
             for (matrix, rows, values) in [(&s.d_scores, &s.queries, false), (&s.weights, &s.d_out, true)] {
-                let matrix = Rows { data: &matrix[queries.start * columns + first..], stride, count: queries.len() };
+                let matrix =
+                    Rows { data: &matrix[queries.start * columns + first..], stride, count: queries.len() };
                 transpose(matrix, keys.len(), &mut s.transposed);
                 pack(Rows::dense(&rows[queries.start * dim..queries.end * dim], dim), dim, &mut s.panels);
                 let panels = Panels { data: &s.panels, inputs: queries.len(), outputs: dim };
@@ -143,7 +144,11 @@ impl Head<'_> {
         for (index, rows) in std::iter::once(&group.prefix).chain(&group.continuations).enumerate() {
             let start = rows.start.max(self.active.start);
             let count = (rows.end - start) * heads;
-            segments.push(Segment { rows: rows.clone(), queries: first..first + count, is_prefix: index == 0 });
+            segments.push(Segment {
+                rows: rows.clone(),
+                queries: first..first + count,
+                is_prefix: index == 0,
+            });
             first += count;
         }
         segments

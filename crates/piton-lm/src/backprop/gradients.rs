@@ -79,8 +79,10 @@ impl Gradients {
     pub fn norm(&self) -> f64 {
         let mut sum = 0.0;
         self.each(|_, part| {
-            let squares: Vec<f64> =
-                part.par_chunks(NORM_PART).map(|part| part.iter().map(|&x| f64::from(x).powi(2)).sum()).collect();
+            let squares: Vec<f64> = part
+                .par_chunks(NORM_PART)
+                .map(|part| part.iter().map(|&x| f64::from(x).powi(2)).sum())
+                .collect();
             sum += squares.iter().sum::<f64>();
         });
         sum.sqrt()
@@ -98,7 +100,9 @@ impl Gradients {
     fn each<'a>(&'a self, mut take: impl FnMut(&str, &'a [f32])) {
         take("model.embed_tokens.weight", &self.embedding);
         for (index, layer) in self.layers.iter().enumerate() {
-            let mut give = |part: &str, gradient: &'a [f32]| take(&format!("model.layers.{index}.{part}.weight"), gradient);
+            let mut give = |part: &str, gradient: &'a [f32]| {
+                take(&format!("model.layers.{index}.{part}.weight"), gradient)
+            };
             let (q, kv) = layer.qkv.split_at(self.shape.queries * self.shape.hidden);
             let (k, v) = kv.split_at(self.shape.keys * self.shape.hidden);
             let (gate, up) = layer.gate_up.split_at(self.shape.inner * self.shape.hidden);

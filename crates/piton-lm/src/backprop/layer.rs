@@ -146,7 +146,11 @@ impl Work {
 }
 
 /// What is to be done for the layer's matrices once all chunks are through.
-pub(super) fn matrix_tasks<'a>(shape: &Shape, gradients: &'a mut LayerGradients, work: &'a [Work]) -> Vec<Task<'a>> {
+pub(super) fn matrix_tasks<'a>(
+    shape: &Shape,
+    gradients: &'a mut LayerGradients,
+    work: &'a [Work],
+) -> Vec<Task<'a>> {
     let LayerGradients { qkv, o, gate_up, down, .. } = gradients;
     weights::tasks(gate_up, shape.hidden, work.iter().map(|work| &work.gate_up))
         .chain(weights::tasks(down, shape.inner, work.iter().map(|work| &work.down)))

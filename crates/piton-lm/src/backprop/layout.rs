@@ -89,8 +89,12 @@ impl Chunk {
             let rows = self.rows(&continuation.tokens[..count], prefix.len());
             let start = self.needed.len();
             self.needed.extend(rows.clone());
-            for (at, (&token, _)) in
-                continuation.tokens.iter().zip(continuation.wanted).enumerate().filter(|(_, (_, wanted))| **wanted)
+            for (at, (&token, _)) in continuation
+                .tokens
+                .iter()
+                .zip(continuation.wanted)
+                .enumerate()
+                .filter(|(_, (_, wanted))| **wanted)
             {
                 match at.checked_sub(1) {
                     None => firsts.push(Target { row: last, token, index }),
@@ -122,7 +126,10 @@ fn check(config: &ModelConfig, prefixes: &[&[u32]], continuations: &[Continuatio
     }
     for (index, Continuation { prefix, tokens, wanted }) in continuations.iter().enumerate() {
         let Some(prefix_tokens) = prefixes.get(*prefix) else {
-            return fault(format!("continuation {index} names prefix {prefix}, but there are {}", prefixes.len()));
+            return fault(format!(
+                "continuation {index} names prefix {prefix}, but there are {}",
+                prefixes.len()
+            ));
         };
         if wanted.len() != tokens.len() {
             return fault(format!(

@@ -136,7 +136,8 @@ impl Backprop {
     /// first such is named.
     pub fn log_probs(&mut self, prefixes: &[&[u32]], continuations: &[Continuation<'_>]) -> Result<Vec<f32>> {
         (self.chunks, self.targets) = layout(&self.config, prefixes, continuations)?;
-        self.rope.reserve(self.chunks.iter().flat_map(|chunk| &chunk.positions).max().map_or(0, |last| last + 1));
+        self.rope
+            .reserve(self.chunks.iter().flat_map(|chunk| &chunk.positions).max().map_or(0, |last| last + 1));
         self.tapes.resize_with(self.chunks.len().max(self.tapes.len()), Tape::default);
         let Self { shape, pool, model, rope, chunks, tapes, blocks, targets, .. } = self;
         Ok(pool.install(|| {
@@ -161,7 +162,8 @@ impl Backprop {
                 self.targets
             )));
         }
-        let Self { shape, pool, model, rope, chunks, tapes, work, blocks, layer: transposed, head, .. } = self;
+        let Self { shape, pool, model, rope, chunks, tapes, work, blocks, layer: transposed, head, .. } =
+            self;
         let (shape, model, rope, chunks, tapes) = (&*shape, &*model, &*rope, &*chunks, &*tapes);
         work.resize_with(chunks.len().max(work.len()), Work::default);
         let work = &mut work[..chunks.len()];

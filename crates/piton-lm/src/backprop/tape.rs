@@ -27,7 +27,10 @@ pub(super) struct Shape {
 
 impl Shape {
     pub(super) fn new(config: &ModelConfig) -> Self {
-        #[expect(clippy::cast_possible_truncation, reason = "the constant is single precision in every checkpoint")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the constant is single precision in every checkpoint"
+        )]
         let eps = config.rms_norm_eps as f32;
         Self {
             hidden: config.hidden_size,
@@ -141,7 +144,14 @@ impl LayerTape {
 }
 
 /// Normed and rotated queries and keys, and the values as they are: `[R, queries + 2 keys]`.
-pub(super) fn turn(shape: &Shape, layer: &Layer, rope: &Rope, chunk: &Chunk, qkv: &[f32], turned: &mut Vec<f32>) {
+pub(super) fn turn(
+    shape: &Shape,
+    layer: &Layer,
+    rope: &Rope,
+    chunk: &Chunk,
+    qkv: &[f32],
+    turned: &mut Vec<f32>,
+) {
     turned.clear();
     turned.extend_from_slice(qkv);
     for (&position, row) in chunk.positions.iter().zip(turned.chunks_exact_mut(shape.width())) {
