@@ -7,10 +7,12 @@ use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::name;
+use crate::pins;
 use crate::store::Store;
 
 impl Store {
-    /// Moves every checkpoint after `step` to `abandoned-<step>-<n>/`, valid or not, and returns the new paths.
+    /// Moves every checkpoint after `step` to `abandoned-<step>-<n>/`, valid or not, with its pin, and returns the new
+    /// paths.
     ///
     /// Call it after resuming from a checkpoint that is not the highest in the store: without it the steps done again
     /// would stand below the old ones. What is moved is never deleted by the store; see
@@ -37,8 +39,13 @@ impl Store {
         let mut moved = Vec::new();
         for &step in steps {
             let name = OsString::from(name::checkpoint_name(step));
-            self.dir().rename_to(&name, &holder, &name)?;
+            let dir = self.dir().child(&name).ok();
+            match &dir {
+                Some(dir) => self.dir().rename_held(&name, &holder, &name, dir)?,
+                None => self.dir().rename_to(&name, &holder, &name)?,
+            }
             self.sure.remove(&step);
+            pins::move_along(self.dir(), &holder, step)?;
             moved.push(holder.path().join(&name));
         }
         holder.sync()?;

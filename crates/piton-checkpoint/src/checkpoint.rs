@@ -27,11 +27,15 @@ pub struct Checkpoint {
 #[derive(Debug)]
 pub struct Pin {
     dir: Dir,
+    pid: u32,
 }
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        self.dir.unlock();
+        // A forked child shares the lock and must not give it up for its parent.
+        if self.pid == std::process::id() {
+            self.dir.unlock();
+        }
     }
 }
 
@@ -109,8 +113,10 @@ impl Checkpoint {
     /// [`Error::NoSuchStep`] when the checkpoint is being removed at this moment.
     pub fn pin(&self) -> Result<Pin, Error> {
         let dir = self.dir.again()?;
-        if dir.try_lock(false)? {
-            return Ok(Pin { dir });
+        // The pruner lets go of a directory once it is deleted, and a lock on that one protects nothing.
+        let is_there = |dir: &Dir| dir.parent().is_ok_and(|root| root.has(self.name().as_ref(), dir));
+        if dir.try_lock(false)? && is_there(&dir) {
+            return Ok(Pin { dir, pid: std::process::id() });
         }
         let root = self.path().parent().unwrap_or(Path::new("")).to_owned();
         Err(Error::NoSuchStep { step: self.step(), root, there: Vec::new() })
@@ -141,6 +147,10 @@ impl Checkpoint {
 
     pub(crate) fn dir(&self) -> &Dir {
         &self.dir
+    }
+
+    fn name(&self) -> String {
+        name::checkpoint_name(self.step())
     }
 
     fn entry(&self, path: &str) -> Result<&FileEntry, Error> {

@@ -59,6 +59,11 @@ impl Dir {
         Ok(Self { fd, path, hook: self.hook.clone() })
     }
 
+    /// The directory that this one is in now.
+    pub(crate) fn parent(&self) -> Result<Self, Error> {
+        self.child("..")
+    }
+
     /// Another handle on the same directory.
     pub(crate) fn again(&self) -> Result<Self, Error> {
         let fd = self
@@ -168,6 +173,70 @@ impl Dir {
         self.rename_to(from, self, to)
     }
 
+    /// As [`rename_to`](Self::rename_to), for a directory that is held open. An error is believed only if `to` is not
+    /// that directory afterwards: a network disk may lose the reply to a rename it made.
+    pub(crate) fn rename_held(
+        &self,
+        from: &OsStr,
+        target: &Self,
+        to: &OsStr,
+        held: &Self,
+    ) -> Result<(), Error> {
+        match self.rename_to(from, target, to) {
+            Err(_) if target.has(to, held) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// True when `name` in here is the directory `held`, and not another one that took its name.
+    pub(crate) fn has(&self, name: &OsStr, held: &Self) -> bool {
+        let here = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW);
+        match (here, rustix::fs::fstat(&held.fd)) {
+            (Ok(here), Ok(held)) => (here.st_dev, here.st_ino) == (held.st_dev, held.st_ino),
+            _ => false,
+        }
+    }
+
+    /// Writes a small file, in place of an older one or none, by way of `temporary`: whole or not at all.
+    pub(crate) fn put(&self, name: &str, temporary: &str, bytes: &[u8]) -> Result<(), Error> {
+        let file = self.create_file(temporary)?;
+        let written = file.write_all(bytes).and_then(|()| file.sync()).and_then(|()| {
+            self.make(Op::Replace, &self.path.join(temporary), || {
+                rustix::fs::renameat(&self.fd, temporary, &self.fd, name)
+            })
+        });
+        match written {
+            Ok(()) => self.sync(),
+            Err(error) => {
+                // What stays is swept like a stage.
+                drop(self.remove_file(temporary.as_ref()));
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) fn remove_file(&self, name: &OsStr) -> Result<(), Error> {
+        self.make(Op::Unlink, &self.path.join(name), || {
+            rustix::fs::unlinkat(&self.fd, name, AtFlags::empty())
+        })
+    }
+
+    pub(crate) fn remove_dir(&self, name: &OsStr) -> Result<(), Error> {
+        self.make(Op::RemoveDir, &self.path.join(name), || {
+            rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR)
+        })
+    }
+
+    /// Who owns it, for people: `uid 1000, gid 1000, mode 0755`.
+    pub(crate) fn owner(&self) -> String {
+        match rustix::fs::fstat(&self.fd) {
+            Ok(stat) => {
+                format!("uid {}, gid {}, mode {:04o}", stat.st_uid, stat.st_gid, stat.st_mode & 0o7777)
+            }
+            Err(errno) => format!("an owner that cannot be told ({errno})"),
+        }
+    }
+
     /// Swaps two names in one step.
     pub(crate) fn exchange(&self, a: &OsStr, b: &OsStr) -> Result<(), Error> {
         self.make(Op::Exchange, &self.path.join(b), || {
@@ -175,21 +244,24 @@ impl Dir {
         })
     }
 
-    /// Removes `name` and all below it, never following a link.
+    /// Removes `name` and all below it, never following a link. What cannot be removed (an `.nfs` file that somebody has
+    /// open) does not keep the rest; the first error is returned.
     pub(crate) fn remove_tree(&self, name: &OsStr) -> Result<(), Error> {
-        let path = self.path.join(name);
-        match self.kind(name)? {
-            None => Ok(()),
+        let gone = match self.kind(name)? {
+            None => return Ok(()),
+            Some(Kind::File | Kind::Other) => self.remove_file(name),
             Some(Kind::Dir) => {
-                let child = self.child(name)?;
-                for inner in child.list()? {
-                    child.remove_tree(&inner)?;
-                }
-                self.make(Op::RemoveDir, &path, || rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR))
+                let emptied = self.child(name).and_then(|child| {
+                    let removed = child.list()?.into_iter().map(|inner| child.remove_tree(&inner));
+                    removed.fold(Ok(()), Result::and)
+                });
+                emptied.and_then(|()| self.remove_dir(name))
             }
-            Some(Kind::File | Kind::Other) => {
-                self.make(Op::Unlink, &path, || rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()))
-            }
+        };
+        match gone {
+            // Somebody else was faster.
+            Err(error) if error.is(Errno::NOENT) => Ok(()),
+            other => other,
         }
     }
 

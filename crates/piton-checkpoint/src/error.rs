@@ -20,6 +20,36 @@ pub enum Error {
         /// What the holder wrote about itself.
         holder: String,
     },
+    /// The store belongs to another run.
+    #[error("store {} belongs to run {found:?}, not to {asked:?}; use another directory, or adopt it with StoreOptions::adopt()", root.display())]
+    OtherRun {
+        /// The store's root.
+        root: PathBuf,
+        /// The run that the store names.
+        found: String,
+        /// The run that wanted to open it.
+        asked: String,
+    },
+    /// A later version of this crate made the store.
+    #[error("store {} has layout {found}, newer than this program writes; use the program that made it", root.display())]
+    NewerLayout {
+        /// The store's root.
+        root: PathBuf,
+        /// The layout it says.
+        found: u64,
+    },
+    /// This process may not write in the store.
+    #[error("store {} cannot be written: {source}; it has {owner}, this process is {process}: use another directory, or have its owner change that", root.display())]
+    NotWritable {
+        /// The store's root.
+        root: PathBuf,
+        /// Owner and mode of the root.
+        owner: String,
+        /// Who this process is to the system.
+        process: String,
+        /// What was refused.
+        source: Box<Error>,
+    },
     /// The step is already committed and valid.
     #[error("checkpoint {} already exists; save with Overwrite::Exchange to replace it", path.display())]
     AlreadyExists {
@@ -194,7 +224,7 @@ impl Error {
             Self::Io { source, .. } => source.raw_os_error(),
             Self::NoSpace { .. } => Some(Errno::NOSPC.raw_os_error()),
             Self::ReadOnly { .. } => Some(Errno::ROFS.raw_os_error()),
-            Self::DurabilityUncertain { source, .. } => source.errno(),
+            Self::DurabilityUncertain { source, .. } | Self::NotWritable { source, .. } => source.errno(),
             Self::Walk { source, .. } => source.io_error()?.raw_os_error(),
             _ => None,
         }
@@ -233,7 +263,9 @@ fn advice(source: &io::Error) -> &'static str {
         Some(Errno::IO) => "; what reached the disk is unknown: check the kernel log and the disk's health",
         Some(Errno::ACCESS | Errno::PERM) => "; check owner and mode of the directory",
         Some(Errno::MFILE | Errno::NFILE) => "; close files or raise the limit (ulimit -n)",
-        Some(Errno::XDEV) => "; the directory crosses a mount: put the whole store on one file system",
+        Some(Errno::XDEV) => {
+            "; the store crosses a mount or lies in a lower layer of an overlay: put all of it on one file system"
+        }
         Some(Errno::NOTDIR | Errno::LOOP) => "; a symbolic link or a file stands where a directory should be",
         Some(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) => {
             "; this file system cannot do it: use a local one (ext4, xfs, btrfs)"

@@ -105,8 +105,9 @@ impl FileHandle {
         syscall::make(&self.hook, Op::Truncate, &self.path, || rustix::fs::ftruncate(&self.fd, 0))
     }
 
-    pub(crate) fn try_lock(&self) -> Result<bool, Error> {
-        syscall::try_lock(&self.hook, self.fd.as_fd(), &self.path, true)
+    /// Takes a lock; `false` when somebody holds one that excludes it.
+    pub(crate) fn try_lock(&self, exclusive: bool) -> Result<bool, Error> {
+        syscall::try_lock(&self.hook, self.fd.as_fd(), &self.path, exclusive)
     }
 
     pub(crate) fn unlock(&self) {

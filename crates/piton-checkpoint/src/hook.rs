@@ -16,6 +16,8 @@ pub enum Verdict {
     Go,
     /// Do not make it; it fails with this `errno`.
     Fail(i32),
+    /// Make it, and say that it failed with this `errno`: the lost reply of a network disk.
+    FailAfter(i32),
     /// Let a write take at most this many bytes; any other call goes ahead.
     Short(usize),
 }
@@ -46,6 +48,8 @@ pub enum Op {
     SyncDir,
     /// Renaming to a name that is free.
     Rename,
+    /// Renaming over a name that may be taken.
+    Replace,
     /// Swapping two names.
     Exchange,
     /// Opening a file to read.
@@ -75,7 +79,7 @@ impl fmt::Display for Op {
             Self::Chmod => "set mode of",
             Self::Sync => "fsync",
             Self::SyncDir => "fsync directory",
-            Self::Rename => "rename",
+            Self::Rename | Self::Replace => "rename",
             Self::Exchange => "exchange",
             Self::Open => "open",
             Self::Read => "read",

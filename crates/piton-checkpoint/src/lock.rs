@@ -1,6 +1,7 @@
 //! The writer lock, and making the root it lies in.
 
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -9,37 +10,77 @@ use crate::error::Error;
 use crate::file::FileHandle;
 use crate::name::LOCK;
 use crate::options::StoreOptions;
+use crate::reader::Reader;
 
 /// An exclusive `flock` on `.store.lock`. Its file is close-on-exec, so a child does not keep the lock, and it is never
 /// removed, so two writers can never lock two files of one name.
 #[derive(Debug)]
 pub(crate) struct WriterLock {
     file: FileHandle,
+    pid: u32,
 }
+
+/// Who asks whether there is a writer holds the lock shared for a moment; a writer that comes then asks again.
+const ATTEMPTS: usize = 5;
+const PAUSE: Duration = Duration::from_millis(10);
 
 impl WriterLock {
     pub(crate) fn take(root: &Dir, options: &StoreOptions) -> Result<Self, Error> {
         let file = root.open_or_create(LOCK)?;
-        if !file.try_lock()? {
-            let mut told = [0; 512];
-            let count = file.read(&mut told).unwrap_or(0);
-            let told = String::from_utf8_lossy(&told[..count]);
-            let holder = if told.trim().is_empty() { "another process" } else { told.trim() };
-            return Err(Error::Locked { root: root.path().to_owned(), holder: holder.to_owned() });
+        let mut attempt = 1;
+        while !file.try_lock(true)? {
+            if attempt == ATTEMPTS {
+                return Err(Error::Locked { root: root.path().to_owned(), holder: told(&file) });
+            }
+            attempt += 1;
+            std::thread::sleep(PAUSE);
         }
         let StoreOptions { run_id, holder, .. } = options;
         let sep = if holder.is_empty() { "" } else { ", " };
-        let text = format!("run {run_id}, pid {}{sep}{holder}\n", std::process::id());
-        file.truncate()?;
-        file.write_all(text.as_bytes())?;
-        Ok(Self { file })
+        let pid = std::process::id();
+        let text = format!("run {run_id}, pid {pid}{sep}{holder}\n");
+        let this = Self { file, pid };
+        match this.file.truncate().and_then(|()| this.file.write_all(text.as_bytes())) {
+            // It is only told to people, and a full disk must not keep anybody from opening the store to prune it.
+            Ok(()) | Err(Error::NoSpace { .. }) => Ok(this),
+            Err(error) => Err(error),
+        }
     }
 }
 
 impl Drop for WriterLock {
     fn drop(&mut self) {
-        self.file.unlock();
+        // A forked child shares the lock and must not give it up for its parent.
+        if self.pid == std::process::id() {
+            self.file.unlock();
+        }
     }
+}
+
+impl Reader {
+    /// Who has the store open for writing, as it describes itself; `None` when nobody has.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn writer(&self) -> Result<Option<String>, Error> {
+        let file = match self.dir().open_file(LOCK) {
+            Ok(file) => file,
+            Err(error) if error.is(Errno::NOENT) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        if file.try_lock(false)? {
+            file.unlock();
+            return Ok(None);
+        }
+        Ok(Some(told(&file)))
+    }
+}
+
+fn told(lock: &FileHandle) -> String {
+    let mut told = [0; 512];
+    let count = lock.read(&mut told).unwrap_or(0);
+    let told = String::from_utf8_lossy(&told[..count]);
+    if told.trim().is_empty() { "another process".to_owned() } else { told.trim().to_owned() }
 }
 
 /// Opens `root`, making it and its missing parents durable first.
@@ -59,4 +100,28 @@ pub(crate) fn make_root(root: &Path, options: &StoreOptions) -> Result<Dir, Erro
         _ => parent.sync()?,
     }
     open(root)
+}
+
+/// Whether this process may make and remove names here, found out now and not at the first save, hours later.
+pub(crate) fn probe(root: &Dir, temporary: &str) -> Result<(), Error> {
+    match root.make_dir(temporary) {
+        Ok(()) => root.remove_dir(temporary.as_ref()),
+        // A full disk is a reason to open the store and prune it.
+        Err(Error::NoSpace { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Adds to a refusal who owns the root and who asked.
+pub(crate) fn explain_access(root: &Dir, error: Error) -> Error {
+    if !(error.is(Errno::ACCESS) || error.is(Errno::PERM)) {
+        return error;
+    }
+    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    Error::NotWritable {
+        root: root.path().to_owned(),
+        owner: root.owner(),
+        process: format!("uid {uid}, gid {gid}"),
+        source: Box::new(error),
+    }
 }

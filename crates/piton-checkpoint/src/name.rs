@@ -6,11 +6,17 @@ use std::ffi::OsStr;
 pub const MANIFEST: &str = "MANIFEST.json";
 /// The writer lock's name in the root.
 pub(crate) const LOCK: &str = ".store.lock";
+/// The name of the file that says whose store it is.
+pub(crate) const IDENTITY: &str = ".store.json";
+/// The folder of the permanent pins.
+pub(crate) const PINS: &str = "pins";
 
 const PREFIX: &str = "ckpt-step-";
 const STAGE: &str = ".tmp-ckpt-step-";
 const ABANDONED: &str = "abandoned-";
 const TRASH: &str = ".trash-ckpt-step-";
+const TEMPORARY: &str = ".tmp-file-";
+const PIN: &str = ".keep";
 const MAX_PATH_BYTES: usize = 1024;
 const MAX_DEPTH: usize = 16;
 
@@ -73,6 +79,21 @@ pub(crate) fn trash_name(step: u64, tag: &str, pid: u32, n: u64) -> String {
     format!("{TRASH}{step}-{tag}-{pid}-{n}")
 }
 
+/// The name of a small file that is being written, or of something made to see whether it can be.
+pub(crate) fn temporary_name(tag: &str, pid: u32, n: u64) -> String {
+    format!("{TEMPORARY}{tag}-{pid}-{n}")
+}
+
+/// The name of the file in `pins/` that pins a step.
+pub(crate) fn pin_name(step: u64) -> String {
+    format!("{}{PIN}", checkpoint_name(step))
+}
+
+/// The step of a name that [`pin_name`] makes.
+pub(crate) fn parse_pin_name(name: &OsStr) -> Option<u64> {
+    parse_checkpoint_name(name.to_str()?.strip_suffix(PIN)?.as_ref())
+}
+
 /// The name of a directory for checkpoints after `step` that a rollback left behind.
 pub(crate) fn abandoned_name(step: u64, n: u64) -> String {
     format!("{ABANDONED}{step}-{n}")
@@ -85,14 +106,23 @@ pub(crate) fn is_abandoned(name: &OsStr) -> bool {
     parts.is_some_and(|(step, n)| canonical(step).is_some() && canonical(n).is_some())
 }
 
-/// True for the names that [`stage_name`] and [`trash_name`] make, and for nothing else.
+/// True for the names that [`stage_name`], [`trash_name`] and [`temporary_name`] make, and for nothing else.
 pub(crate) fn is_leftover(name: &OsStr) -> bool {
     let Some(name) = name.to_str() else { return false };
-    let Some(rest) = name.strip_prefix(STAGE).or_else(|| name.strip_prefix(TRASH)) else { return false };
-    let parts: Vec<&str> = rest.split('-').collect();
-    let [step, tag, pid, n] = parts[..] else { return false };
-    let is_tag = tag.len() == 8 && tag.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-    is_tag && [step, pid, n].into_iter().all(|number| canonical(number).is_some())
+    let is_tag = |tag: &str| tag.len() == 8 && tag.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    let are_numbers = |parts: &[&str]| parts.iter().all(|number| canonical(number).is_some());
+    let stage = name.strip_prefix(STAGE).or_else(|| name.strip_prefix(TRASH));
+    match (stage, name.strip_prefix(TEMPORARY)) {
+        (Some(rest), _) => match rest.split('-').collect::<Vec<_>>()[..] {
+            [step, tag, pid, n] => is_tag(tag) && are_numbers(&[step, pid, n]),
+            _ => false,
+        },
+        (None, Some(rest)) => match rest.split('-').collect::<Vec<_>>()[..] {
+            [tag, pid, n] => is_tag(tag) && are_numbers(&[pid, n]),
+            _ => false,
+        },
+        (None, None) => false,
+    }
 }
 
 fn canonical(digits: &str) -> Option<u64> {

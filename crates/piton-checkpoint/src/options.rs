@@ -18,6 +18,8 @@ pub struct StoreOptions {
     pub environment: BTreeMap<String, String>,
     /// Who holds the lock, told to those who find it taken: host, start time. The process id is added.
     pub holder: String,
+    /// Open a store that another run wrote, and make it this run's.
+    pub adopt: bool,
     /// Gives the time for manifests, in milliseconds since 1970 UTC.
     pub now_unix_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// Sees every system call; for tests.
@@ -36,6 +38,7 @@ impl StoreOptions {
             config_digest: config_digest.into(),
             environment: BTreeMap::new(),
             holder: String::new(),
+            adopt: false,
             now_unix_ms: Arc::new(now_unix_ms),
             hook: None,
         }
@@ -52,6 +55,14 @@ impl StoreOptions {
     #[must_use]
     pub fn holder(mut self, holder: impl Into<String>) -> Self {
         self.holder = holder.into();
+        self
+    }
+
+    /// Opens the store even if it belongs to another run, which is then no longer its owner. Without this such a store
+    /// is refused with [`Error::OtherRun`](crate::Error::OtherRun), so that two jobs never mix their checkpoints.
+    #[must_use]
+    pub fn adopt(mut self) -> Self {
+        self.adopt = true;
         self
     }
 

@@ -18,7 +18,7 @@ pub struct Pruned {
     pub removed: Vec<u64>,
     /// Valid steps that are left, ascending.
     pub kept: Vec<u64>,
-    /// Steps that should have gone and are pinned by a reader.
+    /// Steps that should have gone and were pinned at this moment by a reader ([`Checkpoint::pin`](crate::Checkpoint::pin)).
     pub pinned: Vec<u64>,
     /// The step because of which nothing was removed: whether it is durable is not known.
     pub waits_for: Option<u64>,
@@ -27,8 +27,8 @@ pub struct Pruned {
 }
 
 impl Store {
-    /// Deletes all valid checkpoints but the newest and those that `keep` (a [`Keep`](crate::Keep) or a [`Retention`])
-    /// and `pinned` name.
+    /// Deletes all valid checkpoints but the newest, those that `keep` (a [`Keep`](crate::Keep) or a [`Retention`])
+    /// names, those in `pinned`, and those with a pin ([`Reader::pin`]).
     ///
     /// The list comes from the directory. Damaged checkpoints are neither counted nor deleted, nor is anything whose
     /// name is not a checkpoint's. Something is removed only if a newer checkpoint stands that this process committed
@@ -39,7 +39,8 @@ impl Store {
     pub fn prune(&mut self, keep: impl Into<Retention>, pinned: &BTreeSet<u64>) -> Result<Pruned, Error> {
         let now_unix_ms = (self.options.now_unix_ms)();
         let valid = self.reader.countable(&mut self.sure)?;
-        let Plan { remove, .. } = plan(&valid, &keep.into(), pinned, now_unix_ms);
+        let pinned = self.reader.with_pins(pinned)?;
+        let Plan { remove, .. } = plan(&valid, &keep.into(), &pinned, now_unix_ms);
         let mut pruned = Pruned { waits_for: self.uncertain, ..Pruned::default() };
         let trash = match self.uncertain {
             None => self.throw_away(&remove, &mut pruned),
@@ -66,9 +67,16 @@ impl Store {
         for &step in victims {
             let name = name::checkpoint_name(step);
             let target = OsString::from(self.fresh_names(step).1);
-            let held = self.dir().child(&name).and_then(|dir| Ok((dir.try_lock(true)?, dir)));
+            // A permanent pin is made by somebody who holds this lock shared, so with the lock in hand its file is there
+            // to be seen, or will not come.
+            let held = self.dir().child(&name).and_then(|dir| {
+                let free = dir.try_lock(true)? && !self.reader.is_pinned(step)?;
+                Ok((free, dir))
+            });
             let moved = match held {
-                Ok((true, dir)) => self.dir().rename(name.as_ref(), &target).map(|()| dir),
+                Ok((true, dir)) => {
+                    self.dir().rename_held(name.as_ref(), self.dir(), &target, &dir).map(|()| dir)
+                }
                 Ok((false, _)) => {
                     pruned.pinned.push(step);
                     continue;
@@ -94,7 +102,11 @@ impl Reader {
     /// # Errors
     /// As [`Store::prune`].
     pub fn plan(&self, keep: &Retention, pinned: &BTreeSet<u64>, now_unix_ms: u64) -> Result<Plan, Error> {
-        Ok(plan(&self.countable(&mut BTreeSet::new())?, keep, pinned, now_unix_ms))
+        Ok(plan(&self.countable(&mut BTreeSet::new())?, keep, &self.with_pins(pinned)?, now_unix_ms))
+    }
+
+    fn with_pins(&self, pinned: &BTreeSet<u64>) -> Result<BTreeSet<u64>, Error> {
+        Ok(self.pins()?.into_keys().chain(pinned.iter().copied()).collect())
     }
 
     /// Checkpoints whose sizes are right, from the newest that is surely good down. `sure` names those that need not be

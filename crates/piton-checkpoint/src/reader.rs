@@ -105,7 +105,9 @@ impl Reader {
         for holder in self.root.list()?.iter().filter(|name| name::is_abandoned(name)) {
             if self.root.kind(holder)? == Some(Kind::Dir) {
                 let inside = self.root.child(holder)?;
-                found.extend(inside.list()?.iter().map(|name| inside.path().join(name)));
+                let checkpoints =
+                    inside.list()?.into_iter().filter(|name| name::parse_checkpoint_name(name).is_some());
+                found.extend(checkpoints.map(|name| inside.path().join(name)));
             }
         }
         found.sort();

@@ -106,7 +106,7 @@ impl Store {
                 if self.dir().kind(&name)?.is_some() {
                     self.set_aside(step, &[step])?;
                 }
-                self.dir().rename(stage.name(), &name)?;
+                self.dir().rename_held(stage.name(), self.dir(), &name, stage.opened()?)?;
             }
             Publish::Exchange => self.dir().exchange(stage.name(), &name)?,
         }
@@ -120,7 +120,7 @@ impl Store {
         self.sure.insert(step);
         if let Publish::Exchange = how {
             let gone = self.dir().rename(stage.name(), stage.trash());
-            let gone = gone.and_then(|()| self.dir().remove_tree(stage.trash()));
+            let gone = gone.and_then(|()| self.discard(stage.trash()));
             self.note(gone);
         }
         Ok(Checkpoint::from_parts(dir, manifest))

@@ -1,11 +1,15 @@
 //! The writer's side of a store.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
 
 use crate::checkpoint::Checkpoint;
 use crate::dir::Dir;
 use crate::error::Error;
+use crate::identity;
 use crate::lock::{self, WriterLock};
 use crate::name;
 use crate::options::StoreOptions;
@@ -27,13 +31,15 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store at `root`, making the directory if need be, and removes what an interrupted save left.
+    /// Opens the store at `root`, making the directory if need be, and removes what an interrupted save left. Files that
+    /// the store did not write are left alone, whatever directory this is.
     ///
     /// # Errors
-    /// [`Error::Locked`] when another writer has it; otherwise what the system said.
+    /// [`Error::Locked`] when another writer has it, [`Error::OtherRun`] when it belongs to another run,
+    /// [`Error::NotWritable`] with owner and mode; otherwise what the system said.
     pub fn open(root: impl AsRef<Path>, options: StoreOptions) -> Result<Self, Error> {
         let root = lock::make_root(root.as_ref(), &options)?;
-        let _lock = WriterLock::take(&root, &options)?;
+        let _lock = WriterLock::take(&root, &options).map_err(|error| lock::explain_access(&root, error))?;
         let mut store = Self {
             reader: Reader::new(root),
             options,
@@ -43,7 +49,15 @@ impl Store {
             serial: 0,
             _lock,
         };
+        let StoreOptions { run_id, adopt, .. } = store.options.clone();
+        // A store that is refused is not changed, so this comes first.
+        let says_nothing = identity::check(store.dir(), &run_id, adopt)?;
         store.sweep()?;
+        let probed = store.with_temporary(|root, name| match says_nothing {
+            true => identity::write(root, &run_id, name),
+            false => lock::probe(root, name),
+        });
+        probed.map_err(|error| lock::explain_access(store.dir(), error))?;
         Ok(store)
     }
 
@@ -96,10 +110,25 @@ impl Store {
 
     /// Names that no other save of any process has used: a stage's, and the one it is thrown away under.
     pub(crate) fn fresh_names(&mut self, step: u64) -> (String, String) {
+        let (tag, pid, n) = self.fresh_tag();
+        (name::stage_name(step, &tag, pid, n), name::trash_name(step, &tag, pid, n))
+    }
+
+    /// Calls `make` with a name for something short-lived; again if an earlier process with this id left one there.
+    fn with_temporary(&mut self, make: impl Fn(&Dir, &str) -> Result<(), Error>) -> Result<(), Error> {
+        loop {
+            let (tag, pid, n) = self.fresh_tag();
+            match make(self.dir(), &name::temporary_name(&tag, pid, n)) {
+                Err(error) if error.is(Errno::EXIST) => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn fresh_tag(&mut self) -> (String, u32, u64) {
         self.serial += 1;
-        let tag: String = blake3::hash(self.options.run_id.as_bytes()).to_hex().chars().take(8).collect();
-        let pid = std::process::id();
-        (name::stage_name(step, &tag, pid, self.serial), name::trash_name(step, &tag, pid, self.serial))
+        let tag = blake3::hash(self.options.run_id.as_bytes()).to_hex().chars().take(8).collect();
+        (tag, std::process::id(), self.serial)
     }
 
     /// Removes stages and trash. The lock proves that no live writer owns them.
@@ -116,10 +145,19 @@ impl Store {
             return Ok(());
         }
         for name in leftovers {
-            let removed = self.dir().remove_tree(&name);
+            let removed = self.discard(&name);
             self.note(removed);
         }
         Ok(())
+    }
+
+    /// Removes a tree, unless a reader has it pinned: that one is left for a later sweep.
+    pub(crate) fn discard(&self, name: &OsStr) -> Result<(), Error> {
+        // A file or a link has no directory to be pinned by.
+        match self.dir().child(name).ok() {
+            Some(dir) if !dir.try_lock(true)? => Ok(()),
+            _ => self.dir().remove_tree(name),
+        }
     }
 }
 

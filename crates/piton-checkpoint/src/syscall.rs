@@ -35,6 +35,7 @@ pub(crate) fn make_sized<T>(
             Verdict::Go => call(size),
             Verdict::Short(most) => call(size.min(most)),
             Verdict::Fail(errno) => Err(Errno::from_raw_os_error(errno)),
+            Verdict::FailAfter(errno) => call(size).and(Err(Errno::from_raw_os_error(errno))),
         };
         match result {
             Err(Errno::INTR) => {}

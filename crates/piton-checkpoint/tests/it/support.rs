@@ -76,12 +76,12 @@ pub(crate) fn no_pins() -> BTreeSet<u64> {
     BTreeSet::new()
 }
 
-/// Names in a directory, sorted, without the lock.
+/// Names in a directory, sorted, without the store's two files.
 pub(crate) fn names(root: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(root).unwrap();
     let mut names: Vec<String> =
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.retain(|name| name != ".store.lock");
+    names.retain(|name| name != ".store.lock" && name != ".store.json");
     names.sort();
     names
 }
