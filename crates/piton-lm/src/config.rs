@@ -1,14 +1,15 @@
-//! The shape of a Qwen3 decoder, read from a Hugging Face `config.json`.
+//! The shape of a decoder, read from a Hugging Face `config.json`.
 
 use std::path::Path;
 
 use serde_json::{Map, Value};
 use tch::Kind;
 
+use crate::rope_scaling::RopeScaling;
 use crate::{Error, Result};
 
 /// Architectures that this crate computes, as `config.json` names them.
-pub const SUPPORTED_ARCHITECTURES: [&str; 1] = ["Qwen3ForCausalLM"];
+pub const SUPPORTED_ARCHITECTURES: [&str; 3] = ["LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"];
 
 /// Sizes and constants of a decoder; the file it came from is kept for export.
 ///
@@ -33,6 +34,16 @@ pub struct ModelConfig {
     pub rms_norm_eps: f64,
     /// Base of the rotary frequencies.
     pub rope_theta: f64,
+    /// How the frequencies are changed for longer sequences.
+    pub rope_scaling: RopeScaling,
+    /// Whether query and key heads are normed before they are turned: in Qwen3.
+    pub qk_norm: bool,
+    /// Whether the query, key and value projections have biases: in Qwen2, and where `attention_bias` says so.
+    pub qkv_bias: bool,
+    /// Whether the attention's output projection has a bias: where `attention_bias` says so.
+    pub o_bias: bool,
+    /// Whether the projections of the feed-forward layer have biases.
+    pub mlp_bias: bool,
     /// Longest sequence, prompt and response together, in tokens.
     pub max_position_embeddings: usize,
     /// Whether the output head is the embedding matrix.
@@ -67,10 +78,17 @@ impl ModelConfig {
         let config_error = |reason| Error::Config { path: "config.json".into(), reason };
         let root: Map<String, Value> = serde_json::from_str(text)
             .map_err(|error| config_error(format!("not a JSON object: {error}")))?;
-        check_supported(&root)?;
+        let architecture = check_supported(&root)?;
         let mut fields = Fields { root: &root, faults: Vec::new() };
         let hidden_size = fields.size("hidden_size", None);
         let num_attention_heads = fields.size("num_attention_heads", None);
+        // what transformers' Qwen3Config, Qwen2Config and LlamaConfig take when the file is silent
+        let (head_dim, longest) = match architecture {
+            Architecture::Qwen3 => (128, 32_768),
+            Architecture::Qwen2 => (hidden_size / num_attention_heads, 32_768),
+            Architecture::Llama => (hidden_size / num_attention_heads, 2048),
+        };
+        let attention_bias = architecture != Architecture::Qwen2 && fields.flag("attention_bias", false);
         let config = Self {
             vocab_size: fields.size("vocab_size", None),
             hidden_size,
@@ -78,17 +96,21 @@ impl ModelConfig {
             num_hidden_layers: fields.size("num_hidden_layers", None),
             num_attention_heads,
             num_key_value_heads: fields.size("num_key_value_heads", Some(num_attention_heads)),
-            // transformers' Qwen3Config: head_dim 128, rms_norm_eps 1e-6, max_position_embeddings 32768
-            head_dim: fields.size("head_dim", Some(128)),
+            head_dim: fields.size("head_dim", Some(head_dim)),
             rms_norm_eps: fields.number("rms_norm_eps", 1e-6),
             rope_theta: fields.rope_theta(),
-            max_position_embeddings: fields.size("max_position_embeddings", Some(32_768)),
+            rope_scaling: fields.rope_scaling(),
+            qk_norm: architecture == Architecture::Qwen3,
+            qkv_bias: attention_bias || architecture == Architecture::Qwen2,
+            o_bias: attention_bias,
+            mlp_bias: architecture == Architecture::Llama && fields.flag("mlp_bias", false),
+            max_position_embeddings: fields.size("max_position_embeddings", Some(longest)),
             tie_word_embeddings: fields.flag("tie_word_embeddings", false),
             eos_token_ids: fields.eos_token_ids(),
             raw: text.to_owned(),
         };
         let mut faults = fields.faults;
-        if !config.head_dim.is_multiple_of(2) {
+        if !config.head_dim.is_multiple_of(2) || config.head_dim == 0 {
             faults.push(format!("head_dim is {}, which rotary embedding cannot halve", config.head_dim));
         }
         if faults.is_empty() && !config.num_attention_heads.is_multiple_of(config.num_key_value_heads) {
@@ -143,16 +165,31 @@ impl ModelConfig {
     }
 }
 
+/// What a file's architecture decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Architecture {
+    Llama,
+    Qwen2,
+    Qwen3,
+}
+
 /// Refuses whatever would change the arithmetic without being computed here.
-fn check_supported(root: &Map<String, Value>) -> Result<()> {
+fn check_supported(root: &Map<String, Value>) -> Result<Architecture> {
     let architecture = root
         .get("architectures")
         .and_then(Value::as_array)
         .and_then(|names| names.first())
         .and_then(Value::as_str)
-        .or_else(|| (root.get("model_type")?.as_str()? == "qwen3").then_some("Qwen3ForCausalLM"));
-    match architecture {
-        Some(name) if SUPPORTED_ARCHITECTURES.contains(&name) => {}
+        .or_else(|| match root.get("model_type")?.as_str()? {
+            "llama" => Some("LlamaForCausalLM"),
+            "qwen2" => Some("Qwen2ForCausalLM"),
+            "qwen3" => Some("Qwen3ForCausalLM"),
+            _ => None,
+        });
+    let architecture = match architecture {
+        Some("LlamaForCausalLM") => Architecture::Llama,
+        Some("Qwen2ForCausalLM") => Architecture::Qwen2,
+        Some("Qwen3ForCausalLM") => Architecture::Qwen3,
         found => {
             return Err(Error::Unsupported(format!(
                 "architectures is {}; supported: {}",
@@ -160,7 +197,7 @@ fn check_supported(root: &Map<String, Value>) -> Result<()> {
                 SUPPORTED_ARCHITECTURES.join(", ")
             )));
         }
-    }
+    };
     let mut faults = Vec::new();
     let mut neutral = |key: &str, wanted: &[Value]| {
         if let Some(found) = root.get(key).filter(|found| !found.is_null())
@@ -170,32 +207,17 @@ fn check_supported(root: &Map<String, Value>) -> Result<()> {
             faults.push(format!("{key} is {found}, only {wanted} is computed"));
         }
     };
-    neutral("attention_bias", &[false.into()]);
-    neutral("mlp_bias", &[false.into()]);
     neutral("use_sliding_window", &[false.into()]);
     neutral("attention_dropout", &[0.into(), 0.0.into()]);
     neutral("hidden_act", &["silu".into()]);
-    neutral("rope_scaling", &[]);
+    neutral("rope_interleaved", &[false.into()]);
     neutral("quantization_config", &[]);
     if let Some(kinds) = root.get("layer_types").and_then(Value::as_array)
         && let Some(kind) = kinds.iter().find(|kind| kind.as_str() != Some("full_attention"))
     {
         faults.push(format!("layer_types holds {kind}, only \"full_attention\" is computed"));
     }
-    for (key, value) in root.get("rope_parameters").and_then(Value::as_object).into_iter().flatten() {
-        let known = match key.as_str() {
-            "rope_theta" => true,
-            "rope_type" => value.as_str() == Some("default"),
-            "partial_rotary_factor" => value.as_f64() == Some(1.0),
-            _ => value.is_null(),
-        };
-        if !known {
-            faults.push(format!(
-                "rope_parameters.{key} is {value}, only the default rotary embedding is computed"
-            ));
-        }
-    }
-    if faults.is_empty() { Ok(()) } else { Err(Error::Unsupported(faults.join("; "))) }
+    if faults.is_empty() { Ok(architecture) } else { Err(Error::Unsupported(faults.join("; "))) }
 }
 
 struct Fields<'a> {
@@ -255,6 +277,20 @@ impl<'a> Fields<'a> {
                 _ => self.fault("rope_parameters", "a positive rope_theta", 10_000.0),
             },
         }
+    }
+
+    /// From `rope_parameters` (transformers 5) or `rope_scaling`.
+    fn rope_scaling(&mut self) -> RopeScaling {
+        let mut found = Vec::new();
+        for table in ["rope_parameters", "rope_scaling"] {
+            if let Some(parameters) = self.present(table).and_then(Value::as_object) {
+                found.push(RopeScaling::read(table, parameters, &mut self.faults));
+            }
+        }
+        if found.windows(2).any(|pair| pair[0] != pair[1]) {
+            self.faults.push("rope_parameters and rope_scaling contradict each other".to_owned());
+        }
+        found.first().copied().unwrap_or(RopeScaling::None)
     }
 
     fn eos_token_ids(&mut self) -> Vec<u32> {

@@ -1,4 +1,4 @@
-//! The layers of a Qwen3 decoder over packed tokens; attention is the caller's.
+//! The layers of a decoder over packed tokens; attention is the caller's.
 //!
 //! Shapes: T packed tokens, R rows that are needed, H hidden, A query heads, K key/value heads, D head width.
 
@@ -54,7 +54,7 @@ pub(crate) fn decode(
             let (k, v) = layer.keys_and_values(&input, &rotary)?;
             attention.every_row(&Heads { q, k, v })?
         };
-        hidden = hidden.f_add(&linear(&attended, layer.weights.o_proj)?)?;
+        hidden = hidden.f_add(&project(&attended, layer.weights.o_proj, layer.weights.biases.o_proj)?)?;
         let input = layer.norm(&hidden, layer.weights.post_attention_layernorm)?;
         hidden = hidden.f_add(&layer.feed_forward(&input)?)?;
     }
@@ -63,7 +63,11 @@ pub(crate) fn decode(
 
 /// `x [.., in]` times the transpose of `weight [out, in]`.
 pub(crate) fn linear(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
-    Ok(x.f_linear::<&Tensor>(weight, None)?)
+    project(x, weight, None)
+}
+
+fn project(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    Ok(x.f_linear(weight, bias)?)
 }
 
 struct Layer<'a> {
@@ -77,16 +81,30 @@ impl Layer<'_> {
     }
 
     fn queries(&self, input: &Tensor, rotary: &Rotary) -> Result<Tensor> {
-        let q = self.heads(&linear(input, &self.pair(self.weights.q_proj)?)?)?;
-        // rotation keeps lengths, so the scale of attention can go into the norm's small weight
-        let scaled = self.weights.q_norm.f_mul_scalar((self.config.head_dim as f64).sqrt().recip())?;
-        rotary.turn(&self.norm(&q, &self.pair(&scaled)?)?)
+        let q = self.paired(input, self.weights.q_proj, self.weights.biases.q_proj)?;
+        let scale = (self.config.head_dim as f64).sqrt().recip();
+        let q = match self.weights.q_norm {
+            // rotation keeps lengths, so the scale of attention can go into the norm's small weight
+            Some(weight) => self.norm(&q, &self.pair(&weight.f_mul_scalar(scale)?)?)?,
+            None => q.f_mul_scalar(scale)?,
+        };
+        rotary.turn(&q)
     }
 
     fn keys_and_values(&self, input: &Tensor, rotary: &Rotary) -> Result<(Tensor, Tensor)> {
-        let k = self.heads(&linear(input, &self.pair(self.weights.k_proj)?)?)?;
-        let v = self.heads(&linear(input, self.weights.v_proj)?)?;
-        Ok((rotary.turn(&self.norm(&k, &self.pair(self.weights.k_norm)?)?)?, v))
+        let k = self.paired(input, self.weights.k_proj, self.weights.biases.k_proj)?;
+        let k = match self.weights.k_norm {
+            Some(weight) => self.norm(&k, &self.pair(weight)?)?,
+            None => k,
+        };
+        let v = self.heads(&project(input, self.weights.v_proj, self.weights.biases.v_proj)?)?;
+        Ok((rotary.turn(&k)?, v))
+    }
+
+    /// Projected heads with the components of a pair side by side.
+    fn paired(&self, input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+        let bias = bias.map(|bias| self.pair(bias)).transpose()?;
+        self.heads(&project(input, &self.pair(weight)?, bias.as_ref())?)
     }
 
     fn pair(&self, rows: &Tensor) -> Result<Tensor> {
@@ -99,9 +117,10 @@ impl Layer<'_> {
     }
 
     fn feed_forward(&self, input: &Tensor) -> Result<Tensor> {
-        let gate = linear(input, self.weights.gate_proj)?.f_silu()?;
-        let up = linear(input, self.weights.up_proj)?;
-        linear(&gate.f_mul(&up)?, self.weights.down_proj)
+        let LayerWeights { gate_proj, up_proj, down_proj, biases, .. } = self.weights;
+        let gate = project(input, gate_proj, biases.gate_proj)?.f_silu()?;
+        let up = project(input, up_proj, biases.up_proj)?;
+        project(&gate.f_mul(&up)?, down_proj, biases.down_proj)
     }
 }
 

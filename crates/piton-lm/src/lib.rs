@@ -38,8 +38,8 @@
 //! [`generate`], so that the learner's numbers equal the engine's bit for bit. It takes as long as libtorch, which is what
 //! other devices use (`cargo bench -p piton-lm --bench training`, the `kernels` rows beside the `shared` ones).
 //!
-//! Logits equal those of transformers 5.24.0 to 1e-5 on three models with grouped, single and full key heads, tied and
-//! untied, in f32, bf16 and shards (`fixtures/golden/lm/make_qwen3.py`). Both forms give the same logits and gradients
+//! Logits equal those of transformers 5.24.0 to 1e-5 on seven models: the three architectures, grouped, single and full
+//! key heads, with and without biases, tied and untied, in f32, bf16 and shards (`fixtures/golden/lm/make_*.py`). Both forms give the same logits and gradients
 //! to 1e-5. With 8 samples a prompt, forward and backward over shared prefixes took 0.20 of the time of separate
 //! sequences for prompts of 30 tokens and answers of 5, and 0.56 for 64 and 64 (`cargo bench -p piton-lm --bench
 //! training`, one thread, medians on a shared machine). Two thirds of the CPU time of the former and four fifths of the
@@ -47,8 +47,8 @@
 //!
 //! # What it does not do
 //!
-//! It computes Qwen3 with full attention and default rotary embedding, and refuses every other configuration by name
-//! rather than approximate it. Weights are f32. There is no tokenizer here (piton-data) and no loss (piton-grpo);
+//! It computes Qwen3, Qwen2 and Llama with full attention and default, linear or llama3 rotary embedding, and refuses every
+//! other configuration by name rather than approximate it. Weights are f32. There is no tokenizer here (piton-data) and no loss (piton-grpo);
 //! nothing is split over devices, and no activation is recomputed to save memory. Attention of sequences of up to 16
 //! tokens holds its scores in memory; that of longer ones copies the keys and values of a prefix for each sequence.
 
@@ -63,6 +63,7 @@ pub mod generate;
 mod hf;
 mod init;
 mod model;
+mod rope_scaling;
 mod rotary;
 mod shared_attention;
 mod weights;
@@ -73,4 +74,5 @@ pub use error::{Error, Result};
 pub use hf::{ExportDtype, HfModel, export, export_with};
 pub use init::init;
 pub use model::CausalLm;
-pub use weights::{LayerWeights, Weights, parameter_shapes};
+pub use rope_scaling::RopeScaling;
+pub use weights::{LayerBiases, LayerWeights, Weights, parameter_shapes};

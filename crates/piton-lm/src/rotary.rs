@@ -1,11 +1,12 @@
-//! Rotary position embedding: half rotation, as Qwen3 has it, computed on pairs that lie side by side.
+//! Rotary position embedding: half rotation, computed on pairs that lie side by side.
 //!
-//! Qwen3 turns component i together with i + D/2. Scores do not depend on the order of components as long as queries
+//! Models turn component i together with i + D/2. Scores do not depend on the order of components as long as queries
 //! and keys agree, so the projections' rows are brought into the order 0, D/2, 1, D/2 + 1, .. first: a pair is then one
 //! complex number and its turn one multiplication, a fifth of the time of turning halves.
 
 use tch::{Kind, Tensor};
 
+use crate::rope_scaling::frequencies;
 use crate::{ModelConfig, Result};
 
 /// Turns of a run of tokens: T tokens, D head width.
@@ -17,12 +18,8 @@ pub(crate) struct Rotary {
 impl Rotary {
     /// `positions`: `[T]` i64, where 0 is the first token of a prompt.
     pub(crate) fn new(config: &ModelConfig, positions: &Tensor) -> Result<Self> {
-        let dim = i64::try_from(config.head_dim).unwrap_or(i64::MAX);
-        let options = (Kind::Float, positions.device());
-        // f32 throughout and in this order, as transformers computes it
-        let exponent = Tensor::f_arange_start_step(0, dim, 2, options)?.f_div_scalar(dim)?;
-        let base = Tensor::f_full([1], config.rope_theta, options)?;
-        let inverse_frequency = base.f_pow(&exponent)?.f_reciprocal()?;
+        let inverse_frequency =
+            Tensor::f_from_slice(&frequencies(config))?.f_to_device(positions.device())?;
         let angles = positions.f_to_kind(Kind::Float)?.f_outer(&inverse_frequency)?.f_unsqueeze(1)?;
         Ok(Self { turns: Tensor::f_complex(&angles.f_cos()?, &angles.f_sin()?)? })
     }

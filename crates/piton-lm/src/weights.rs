@@ -28,10 +28,10 @@ pub struct LayerWeights<'a> {
     pub k_proj: &'a Tensor,
     /// `[K*D, H]` value projection.
     pub v_proj: &'a Tensor,
-    /// `[D]` RMSNorm over each query head.
-    pub q_norm: &'a Tensor,
-    /// `[D]` RMSNorm over each key head.
-    pub k_norm: &'a Tensor,
+    /// `[D]` RMSNorm over each query head, where the model has it.
+    pub q_norm: Option<&'a Tensor>,
+    /// `[D]` RMSNorm over each key head, where the model has it.
+    pub k_norm: Option<&'a Tensor>,
     /// `[H, A*D]` output projection.
     pub o_proj: &'a Tensor,
     /// `[H]` RMSNorm before the feed-forward layer.
@@ -42,6 +42,27 @@ pub struct LayerWeights<'a> {
     pub up_proj: &'a Tensor,
     /// `[H, I]` down projection.
     pub down_proj: &'a Tensor,
+    /// Added to the projections, where the model has them.
+    pub biases: LayerBiases<'a>,
+}
+
+/// One decoder layer's biases; each is as long as its projection's output.
+#[derive(Debug, Clone, Copy)]
+pub struct LayerBiases<'a> {
+    /// `[A*D]` of the queries.
+    pub q_proj: Option<&'a Tensor>,
+    /// `[K*D]` of the keys.
+    pub k_proj: Option<&'a Tensor>,
+    /// `[K*D]` of the values.
+    pub v_proj: Option<&'a Tensor>,
+    /// `[H]` of the attention's output.
+    pub o_proj: Option<&'a Tensor>,
+    /// `[I]` of the gate.
+    pub gate_proj: Option<&'a Tensor>,
+    /// `[I]` of the up projection.
+    pub up_proj: Option<&'a Tensor>,
+    /// `[H]` of the down projection.
+    pub down_proj: Option<&'a Tensor>,
 }
 
 impl Weights {
@@ -168,19 +189,30 @@ impl Weights {
 
     /// The tensors of decoder layer `index`, below `num_hidden_layers`.
     pub fn layer(&self, index: usize) -> LayerWeights<'_> {
-        let tensor = |part: &str| self.tensor(&format!("model.layers.{index}.{part}.weight"));
+        let name = |part: &str, kind: &str| format!("model.layers.{index}.{part}.{kind}");
+        let tensor = |part: &str| self.tensor(&name(part, "weight"));
+        let bias = |part: &str| self.tensors.get(&name(part, "bias"));
         LayerWeights {
             input_layernorm: tensor("input_layernorm"),
             q_proj: tensor("self_attn.q_proj"),
             k_proj: tensor("self_attn.k_proj"),
             v_proj: tensor("self_attn.v_proj"),
-            q_norm: tensor("self_attn.q_norm"),
-            k_norm: tensor("self_attn.k_norm"),
+            q_norm: self.tensors.get(&name("self_attn.q_norm", "weight")),
+            k_norm: self.tensors.get(&name("self_attn.k_norm", "weight")),
             o_proj: tensor("self_attn.o_proj"),
             post_attention_layernorm: tensor("post_attention_layernorm"),
             gate_proj: tensor("mlp.gate_proj"),
             up_proj: tensor("mlp.up_proj"),
             down_proj: tensor("mlp.down_proj"),
+            biases: LayerBiases {
+                q_proj: bias("self_attn.q_proj"),
+                k_proj: bias("self_attn.k_proj"),
+                v_proj: bias("self_attn.v_proj"),
+                o_proj: bias("self_attn.o_proj"),
+                gate_proj: bias("mlp.gate_proj"),
+                up_proj: bias("mlp.up_proj"),
+                down_proj: bias("mlp.down_proj"),
+            },
         }
     }
 
@@ -215,21 +247,27 @@ pub fn parameter_shapes(config: &ModelConfig) -> BTreeMap<String, Vec<i64>> {
         shapes.insert("lm_head.weight".to_owned(), vec![vocab, hidden]);
     }
     for index in 0..config.num_hidden_layers {
-        let parts = [
-            ("input_layernorm", vec![hidden]),
-            ("self_attn.q_proj", vec![queries, hidden]),
-            ("self_attn.k_proj", vec![keys, hidden]),
-            ("self_attn.v_proj", vec![keys, hidden]),
-            ("self_attn.q_norm", vec![head]),
-            ("self_attn.k_norm", vec![head]),
-            ("self_attn.o_proj", vec![hidden, queries]),
-            ("post_attention_layernorm", vec![hidden]),
-            ("mlp.gate_proj", vec![inner, hidden]),
-            ("mlp.up_proj", vec![inner, hidden]),
-            ("mlp.down_proj", vec![hidden, inner]),
+        let name = |part: &str, kind: &str| format!("model.layers.{index}.{part}.{kind}");
+        for (part, length) in [("input_layernorm", hidden), ("post_attention_layernorm", hidden)] {
+            shapes.insert(name(part, "weight"), vec![length]);
+        }
+        for part in ["self_attn.q_norm", "self_attn.k_norm"].into_iter().filter(|_| config.qk_norm) {
+            shapes.insert(name(part, "weight"), vec![head]);
+        }
+        let projections = [
+            ("self_attn.q_proj", queries, hidden, config.qkv_bias),
+            ("self_attn.k_proj", keys, hidden, config.qkv_bias),
+            ("self_attn.v_proj", keys, hidden, config.qkv_bias),
+            ("self_attn.o_proj", hidden, queries, config.o_bias),
+            ("mlp.gate_proj", inner, hidden, config.mlp_bias),
+            ("mlp.up_proj", inner, hidden, config.mlp_bias),
+            ("mlp.down_proj", hidden, inner, config.mlp_bias),
         ];
-        for (part, shape) in parts {
-            shapes.insert(format!("model.layers.{index}.{part}.weight"), shape);
+        for (part, outputs, inputs, has_bias) in projections {
+            shapes.insert(name(part, "weight"), vec![outputs, inputs]);
+            if has_bias {
+                shapes.insert(name(part, "bias"), vec![outputs]);
+            }
         }
     }
     shapes

@@ -14,7 +14,15 @@ use piton_lm::{CausalLm, HfModel, SharedPrefixBatch};
 use piton_rng::Seed;
 use tch::{Device, Kind, Tensor};
 
-const MODELS: [&str; 3] = ["gqa-tied", "mha-untied-bf16", "mqa-padded-sharded"];
+const MODELS: [&str; 7] = [
+    "gqa-tied",
+    "mha-untied-bf16",
+    "mqa-padded-sharded",
+    "llama-tied",
+    "llama3-rope-bf16",
+    "llama-biased",
+    "qwen2-tied",
+];
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/golden/lm").join(name)

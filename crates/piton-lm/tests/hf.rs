@@ -142,24 +142,31 @@ fn config_with(changes: &[(&str, &str)]) -> piton_lm::Result<ModelConfig> {
 fn configurations_that_would_be_computed_wrongly_are_refused() {
     let refuse = |changes: &[(&str, &str)]| config_with(changes).unwrap_err().to_string();
     assert_eq!(
-        refuse(&[("architectures", r#"["LlamaForCausalLM"]"#)]),
-        "unsupported model configuration: architectures is \"LlamaForCausalLM\"; supported: Qwen3ForCausalLM"
+        refuse(&[("architectures", r#"["GPT2LMHeadModel"]"#)]),
+        "unsupported model configuration: architectures is \"GPT2LMHeadModel\"; supported: LlamaForCausalLM, \
+         Qwen2ForCausalLM, Qwen3ForCausalLM"
     );
     assert_eq!(
-        refuse(&[
-            ("attention_bias", "true"),
-            ("use_sliding_window", "true"),
-            ("rope_scaling", r#"{"type":"yarn"}"#),
-            ("hidden_act", "\"gelu\""),
-        ]),
-        "unsupported model configuration: attention_bias is true, only false is computed; use_sliding_window is true, \
-         only false is computed; hidden_act is \"gelu\", only \"silu\" is computed; rope_scaling is {\"type\":\"yarn\"}, \
-         only null is computed"
+        refuse(&[("use_sliding_window", "true"), ("rope_interleaved", "true"), ("hidden_act", "\"gelu\""),]),
+        "unsupported model configuration: use_sliding_window is true, only false is computed; hidden_act is \"gelu\", only \
+         \"silu\" is computed; rope_interleaved is true, only false is computed"
     );
     assert_eq!(
         refuse(&[("rope_parameters", r#"{"rope_theta":1e4,"rope_type":"yarn"}"#)]),
-        "unsupported model configuration: rope_parameters.rope_type is \"yarn\", only the default rotary embedding is \
-         computed"
+        "config.json: rope_parameters.rope_type is \"yarn\", computed are default, linear and llama3"
+    );
+    assert_eq!(
+        refuse(&[(
+            "rope_parameters",
+            r#"{"rope_type":"llama3","factor":8,"low_freq_factor":0,"beta_fast":1}"#
+        )]),
+        "config.json: rope_parameters.low_freq_factor is 0, expected a positive number; rope_parameters.high_freq_factor is \
+         absent, expected a positive number; rope_parameters.original_max_position_embeddings is absent, expected a positive \
+         number; rope_parameters.beta_fast is 1, which the rotary embedding here has no use for"
+    );
+    assert_eq!(
+        refuse(&[("rope_scaling", r#"{"type":"linear","factor":2}"#)]),
+        "config.json: rope_parameters and rope_scaling contradict each other"
     );
     assert_eq!(
         refuse(&[

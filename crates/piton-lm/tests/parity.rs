@@ -12,7 +12,15 @@ use piton_rng::Seed;
 use serde::Deserialize;
 use tch::{Device, Kind, Tensor};
 
-const MODELS: [&str; 3] = ["gqa-tied", "mha-untied-bf16", "mqa-padded-sharded"];
+const MODELS: [&str; 7] = [
+    "gqa-tied",
+    "mha-untied-bf16",
+    "mqa-padded-sharded",
+    "llama-tied",
+    "llama3-rope-bf16",
+    "llama-biased",
+    "qwen2-tied",
+];
 
 #[derive(Deserialize)]
 struct Golden {

@@ -35,6 +35,11 @@ pub(super) struct LayerGradients {
     pub(super) gate_up: Vec<f32>,
     /// `[H, I]`
     pub(super) down: Vec<f32>,
+    /// Of the biases, in the order of the projections; empty where the model has none.
+    pub(super) qkv_bias: Vec<f32>,
+    pub(super) o_bias: Vec<f32>,
+    pub(super) gate_up_bias: Vec<f32>,
+    pub(super) down_bias: Vec<f32>,
 }
 
 /// Numbers whose squares are summed by one thread; a constant, so that the sum does not depend on their number.
@@ -45,15 +50,20 @@ impl Gradients {
     pub fn zeros(config: &ModelConfig) -> Self {
         let shape = Shape::new(config);
         let (hidden, inner) = (shape.hidden, shape.inner);
+        let some = |wanted: bool, length: usize| vec![0.0; if wanted { length } else { 0 }];
         let layer = |_| LayerGradients {
             input_norm: vec![0.0; hidden],
             qkv: vec![0.0; shape.width() * hidden],
-            q_norm: vec![0.0; shape.head_dim],
-            k_norm: vec![0.0; shape.head_dim],
+            q_norm: some(config.qk_norm, shape.head_dim),
+            k_norm: some(config.qk_norm, shape.head_dim),
             o: vec![0.0; hidden * shape.queries],
             post_norm: vec![0.0; hidden],
             gate_up: vec![0.0; 2 * inner * hidden],
             down: vec![0.0; hidden * inner],
+            qkv_bias: some(config.qkv_bias, shape.width()),
+            o_bias: some(config.o_bias, hidden),
+            gate_up_bias: some(config.mlp_bias, 2 * inner),
+            down_bias: some(config.mlp_bias, hidden),
         };
         let table = || vec![0.0; shape.vocab * hidden];
         Self {
@@ -100,23 +110,31 @@ impl Gradients {
     fn each<'a>(&'a self, mut take: impl FnMut(&str, &'a [f32])) {
         take("model.embed_tokens.weight", &self.embedding);
         for (index, layer) in self.layers.iter().enumerate() {
-            let mut give = |part: &str, gradient: &'a [f32]| {
-                take(&format!("model.layers.{index}.{part}.weight"), gradient)
-            };
-            let (q, kv) = layer.qkv.split_at(self.shape.queries * self.shape.hidden);
-            let (k, v) = kv.split_at(self.shape.keys * self.shape.hidden);
-            let (gate, up) = layer.gate_up.split_at(self.shape.inner * self.shape.hidden);
-            give("input_layernorm", &layer.input_norm);
-            give("self_attn.q_proj", q);
-            give("self_attn.k_proj", k);
-            give("self_attn.v_proj", v);
-            give("self_attn.q_norm", &layer.q_norm);
-            give("self_attn.k_norm", &layer.k_norm);
-            give("self_attn.o_proj", &layer.o);
-            give("post_attention_layernorm", &layer.post_norm);
-            give("mlp.gate_proj", gate);
-            give("mlp.up_proj", up);
-            give("mlp.down_proj", &layer.down);
+            let Shape { hidden, queries, keys, inner, .. } = self.shape;
+            let (q, kv) = layer.qkv.split_at(queries * hidden);
+            let (k, v) = kv.split_at(keys * hidden);
+            let (gate, up) = layer.gate_up.split_at(inner * hidden);
+            // an empty bias is an empty slice wherever it is cut
+            let part = |bias: &'a [f32], from: usize, to: usize| bias.get(from..to).unwrap_or_default();
+            for (name, weight, bias) in [
+                ("input_layernorm", &layer.input_norm[..], &[][..]),
+                ("self_attn.q_proj", q, part(&layer.qkv_bias, 0, queries)),
+                ("self_attn.k_proj", k, part(&layer.qkv_bias, queries, queries + keys)),
+                ("self_attn.v_proj", v, part(&layer.qkv_bias, queries + keys, queries + 2 * keys)),
+                ("self_attn.q_norm", &layer.q_norm, &[]),
+                ("self_attn.k_norm", &layer.k_norm, &[]),
+                ("self_attn.o_proj", &layer.o, &layer.o_bias),
+                ("post_attention_layernorm", &layer.post_norm, &[]),
+                ("mlp.gate_proj", gate, part(&layer.gate_up_bias, 0, inner)),
+                ("mlp.up_proj", up, part(&layer.gate_up_bias, inner, 2 * inner)),
+                ("mlp.down_proj", &layer.down, &layer.down_bias),
+            ] {
+                for (kind, gradient) in [("weight", weight), ("bias", bias)] {
+                    if !gradient.is_empty() {
+                        take(&format!("model.layers.{index}.{name}.{kind}"), gradient);
+                    }
+                }
+            }
         }
         take("model.norm.weight", &self.norm);
         if let Some(head) = &self.head {
@@ -141,6 +159,10 @@ impl Gradients {
                 &mut layer.post_norm,
                 &mut layer.gate_up,
                 &mut layer.down,
+                &mut layer.qkv_bias,
+                &mut layer.o_bias,
+                &mut layer.gate_up_bias,
+                &mut layer.down_bias,
             ] {
                 take(part);
             }

@@ -5,7 +5,7 @@ use super::gradients::LayerGradients;
 use super::layout::Chunk;
 use super::tape::{LayerTape, Shape, gate, turn};
 use super::weights::{self, Contribution, Task, Transposed};
-use crate::cpu::gradients::{norm_and_rotate_back, rms_norm_back, silu_mul_back};
+use crate::cpu::gradients::{rms_norm_back, silu_mul_back, turn_back};
 use crate::cpu::kernels::{add, norm_rows};
 use crate::cpu::model::Layer;
 use crate::cpu::rope::Rope;
@@ -110,17 +110,17 @@ impl Work {
         turn(shape, layer, rope, chunk, &tape.qkv, &mut self.turned);
         let scratch = &mut self.attention;
         attention_back(shape, chunk, last, &self.turned, &self.d_attended, &mut self.d_qkv, scratch);
-        zeroed(&mut self.q_norm, shape.head_dim);
-        zeroed(&mut self.k_norm, shape.head_dim);
+        zeroed(&mut self.q_norm, layer.q_norm.len());
+        zeroed(&mut self.k_norm, layer.k_norm.len());
         for ((&position, qkv), d_qkv) in
             chunk.positions.iter().zip(tape.qkv.chunks_exact(width)).zip(self.d_qkv.chunks_exact_mut(width))
         {
-            let (cos, sin) = rope.at(position);
+            let angles = rope.at(position);
             let (q, kv) = qkv.split_at(shape.queries);
             let (d_q, d_kv) = d_qkv.split_at_mut(shape.queries);
             let (k, d_k) = (&kv[..shape.keys], &mut d_kv[..shape.keys]);
-            norm_and_rotate_back(q, &layer.q_norm, shape.eps, cos, sin, d_q, &mut self.q_norm);
-            norm_and_rotate_back(k, &layer.k_norm, shape.eps, cos, sin, d_k, &mut self.k_norm);
+            turn_back(q, &layer.q_norm, shape.eps, angles, d_q, &mut self.q_norm);
+            turn_back(k, &layer.k_norm, shape.eps, angles, d_k, &mut self.k_norm);
         }
         norm_rows(&tape.input, &layer.input_norm, shape.eps, sized(&mut self.normed, rows * hidden));
         self.qkv.set(&self.normed, &self.d_qkv, (hidden, width));
@@ -137,7 +137,11 @@ impl Work {
     }
 
     /// Adds the chunk's share to the gradients of the layer's small weights.
-    pub(super) fn add_norms(&self, gradients: &mut LayerGradients) {
+    pub(super) fn add_vectors(&self, gradients: &mut LayerGradients) {
+        self.qkv.add_bias(&mut gradients.qkv_bias);
+        self.o.add_bias(&mut gradients.o_bias);
+        self.gate_up.add_bias(&mut gradients.gate_up_bias);
+        self.down.add_bias(&mut gradients.down_bias);
         add(&mut gradients.input_norm, &self.input_norm);
         add(&mut gradients.q_norm, &self.q_norm);
         add(&mut gradients.k_norm, &self.k_norm);

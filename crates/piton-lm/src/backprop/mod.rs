@@ -186,7 +186,7 @@ impl Backprop {
                     },
                 );
                 let gradients = &mut gradients.layers[index];
-                work.iter().for_each(|work| work.add_norms(gradients));
+                work.iter().for_each(|work| work.add_vectors(gradients));
                 weights::run(matrix_tasks(shape, gradients, work));
             }
             for (chunk, work) in chunks.iter().zip(&*work) {

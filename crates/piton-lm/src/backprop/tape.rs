@@ -3,7 +3,7 @@
 use super::layout::Chunk;
 use crate::ModelConfig;
 use crate::cpu::attention::attend;
-use crate::cpu::kernels::{add, norm_and_rotate, norm_rows, silu_mul};
+use crate::cpu::kernels::{self, add, norm_rows, silu_mul};
 use crate::cpu::kv_cache::{BlockPool, CacheShape, KvCache};
 use crate::cpu::model::{Layer, Model};
 use crate::cpu::rope::Rope;
@@ -157,8 +157,8 @@ pub(super) fn turn(
     for (&position, row) in chunk.positions.iter().zip(turned.chunks_exact_mut(shape.width())) {
         let (cos, sin) = rope.at(position);
         let (q, kv) = row.split_at_mut(shape.queries);
-        norm_and_rotate(q, &layer.q_norm, shape.eps, cos, sin);
-        norm_and_rotate(&mut kv[..shape.keys], &layer.k_norm, shape.eps, cos, sin);
+        kernels::turn(q, &layer.q_norm, shape.eps, cos, sin);
+        kernels::turn(&mut kv[..shape.keys], &layer.k_norm, shape.eps, cos, sin);
     }
 }
 

@@ -22,6 +22,15 @@ impl Contribution {
         pack(Rows::dense(inputs, k), k, &mut self.inputs);
         transpose(Rows::dense(d_outputs, n), n, &mut self.d_outputs);
     }
+
+    /// Adds the sums over the rows, unless the matrix has no bias.
+    pub(super) fn add_bias(&self, gradient: &mut [f32]) {
+        if !gradient.is_empty() {
+            for (gradient, d_outputs) in gradient.iter_mut().zip(self.d_outputs.chunks_exact(self.rows)) {
+                *gradient += d_outputs.iter().sum::<f32>();
+            }
+        }
+    }
 }
 
 /// Rows of a gradient that one task fills: few enough that they stay in the second-level cache over all chunks.

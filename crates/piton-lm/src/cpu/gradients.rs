@@ -44,7 +44,7 @@ vectorized! {
 vectorized! {
     /// Back through `norm_and_rotate`: `d_heads` comes as the gradient of its output and leaves as that of its input,
     /// `heads`; adds to `d_weight`.
-    pub(crate) fn norm_and_rotate_back(
+    fn norm_and_rotate_back(
         heads: &[f32],
         weight: &[f32],
         eps: f32,
@@ -69,6 +69,36 @@ vectorized! {
                 *d = (*d * w).mul_add(scale, -(x * pull));
             }
         }
+    }
+}
+
+vectorized! {
+    /// Back through a rotation: `d_heads` comes as the gradient of its output and leaves as that of its input.
+    fn rotate_back(cos: &[f32], sin: &[f32], d_heads: &mut [f32]) {
+        let half = cos.len();
+        for d_head in d_heads.chunks_exact_mut(2 * half) {
+            let (low, high) = d_head.split_at_mut(half);
+            for i in 0..half {
+                let (a, b) = (low[i], high[i]);
+                low[i] = a * cos[i] + b * sin[i];
+                high[i] = b * cos[i] - a * sin[i];
+            }
+        }
+    }
+}
+
+/// Back through `turn`, whose input was `heads`.
+pub(crate) fn turn_back(
+    heads: &[f32],
+    weight: &[f32],
+    eps: f32,
+    (cos, sin): (&[f32], &[f32]),
+    d_heads: &mut [f32],
+    d_weight: &mut [f32],
+) {
+    match weight.is_empty() {
+        true => rotate_back(cos, sin, d_heads),
+        false => norm_and_rotate_back(heads, weight, eps, cos, sin, d_heads, d_weight),
     }
 }
 

@@ -47,7 +47,7 @@ vectorized! {
     /// Normalises each head of `heads` (RMSNorm with `weight`) and turns it by the angles of its position.
     ///
     /// `cos` and `sin` hold half a head. The rotation pairs dimension i with i + half, as transformers' `rotate_half`.
-    pub(crate) fn norm_and_rotate(heads: &mut [f32], weight: &[f32], eps: f32, cos: &[f32], sin: &[f32]) {
+    fn norm_and_rotate(heads: &mut [f32], weight: &[f32], eps: f32, cos: &[f32], sin: &[f32]) {
         let half = cos.len();
         let (weight_low, weight_high) = weight.split_at(half);
         for head in heads.chunks_exact_mut(2 * half) {
@@ -60,6 +60,29 @@ vectorized! {
                 high[i] = b * cos[i] + a * sin[i];
             }
         }
+    }
+}
+
+vectorized! {
+    /// Turns each head of `heads` by the angles of its position, as `norm_and_rotate` does.
+    fn rotate(heads: &mut [f32], cos: &[f32], sin: &[f32]) {
+        let half = cos.len();
+        for head in heads.chunks_exact_mut(2 * half) {
+            let (low, high) = head.split_at_mut(half);
+            for i in 0..half {
+                let (a, b) = (low[i], high[i]);
+                low[i] = a * cos[i] - b * sin[i];
+                high[i] = b * cos[i] + a * sin[i];
+            }
+        }
+    }
+}
+
+/// Heads as attention wants them: normed, unless `weight` is empty, and turned.
+pub(crate) fn turn(heads: &mut [f32], weight: &[f32], eps: f32, cos: &[f32], sin: &[f32]) {
+    match weight.is_empty() {
+        true => rotate(heads, cos, sin),
+        false => norm_and_rotate(heads, weight, eps, cos, sin),
     }
 }
 

@@ -16,12 +16,14 @@ pub(crate) struct Linear {
     outputs: usize,
     /// `[ceil(outputs / WIDTH)][inputs][WIDTH]`, zeros past the last output.
     panels: Vec<f32>,
+    /// `[outputs]`, with which the chains start; empty for zeros.
+    bias: Vec<f32>,
 }
 
 impl Linear {
     /// Makes room for weights of `outputs` rows and `inputs` columns.
     pub(crate) fn zeros(inputs: usize, outputs: usize) -> Self {
-        Self { inputs, outputs, panels: vec![0.0; panels_len(inputs, outputs)] }
+        Self { inputs, outputs, panels: vec![0.0; panels_len(inputs, outputs)], bias: Vec::new() }
     }
 
     /// Width of an output row.
@@ -46,9 +48,23 @@ impl Linear {
         Ok(())
     }
 
-    /// Multiplies `rows` of `[rows, inputs]` into `out`, `[rows, outputs]`.
+    /// Copies the biases of the parts, which have them all or none.
+    pub(crate) fn load_bias(&mut self, parts: &[Option<&Tensor>], scratch: &mut Vec<f32>) -> Result<()> {
+        self.bias.clear();
+        for part in parts.iter().flatten() {
+            read(part, scratch)?;
+            self.bias.extend_from_slice(scratch);
+        }
+        Ok(())
+    }
+
+    /// Multiplies `rows` of `[rows, inputs]` into `out`, `[rows, outputs]`, and adds the bias.
     pub(crate) fn apply(&self, rows: &[f32], out: &mut [f32]) {
-        multiply(self.panels(), Rows::dense(rows, self.inputs), Out::dense(out, self.outputs));
+        let add = !self.bias.is_empty();
+        if add {
+            out.chunks_exact_mut(self.outputs).for_each(|out| out.copy_from_slice(&self.bias));
+        }
+        multiply(self.panels(), Rows::dense(rows, self.inputs), Out { data: out, stride: self.outputs, add });
     }
 
     pub(crate) fn panels(&self) -> Panels<'_> {

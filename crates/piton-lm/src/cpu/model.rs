@@ -20,7 +20,9 @@ pub(crate) struct Layer {
     pub(crate) input_norm: Vec<f32>,
     /// Queries, then keys, then values.
     pub(crate) qkv: Linear,
+    /// Empty where heads are not normed.
     pub(crate) q_norm: Vec<f32>,
+    /// Empty where heads are not normed.
     pub(crate) k_norm: Vec<f32>,
     pub(crate) o: Linear,
     pub(crate) post_norm: Vec<f32>,
@@ -63,12 +65,21 @@ impl Model {
             let from = weights.layer(index);
             read(from.input_layernorm, &mut layer.input_norm)?;
             layer.qkv.load(&[from.q_proj, from.k_proj, from.v_proj], &mut scratch)?;
-            read(from.q_norm, &mut layer.q_norm)?;
-            read(from.k_norm, &mut layer.k_norm)?;
+            layer
+                .qkv
+                .load_bias(&[from.biases.q_proj, from.biases.k_proj, from.biases.v_proj], &mut scratch)?;
+            for (norm, room) in [(from.q_norm, &mut layer.q_norm), (from.k_norm, &mut layer.k_norm)] {
+                if let Some(norm) = norm {
+                    read(norm, room)?;
+                }
+            }
             layer.o.load(&[from.o_proj], &mut scratch)?;
+            layer.o.load_bias(&[from.biases.o_proj], &mut scratch)?;
             read(from.post_attention_layernorm, &mut layer.post_norm)?;
             layer.gate_up.load(&[from.gate_proj, from.up_proj], &mut scratch)?;
+            layer.gate_up.load_bias(&[from.biases.gate_proj, from.biases.up_proj], &mut scratch)?;
             layer.down.load(&[from.down_proj], &mut scratch)?;
+            layer.down.load_bias(&[from.biases.down_proj], &mut scratch)?;
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Rotary angles by position.
 
 use crate::ModelConfig;
+use crate::rope_scaling::frequencies;
 
 /// Cosines and sines of every position so far asked for.
 #[derive(Debug)]
@@ -13,10 +14,7 @@ pub(crate) struct Rope {
 
 impl Rope {
     pub(crate) fn new(config: &ModelConfig) -> Self {
-        let dim = config.head_dim as f64;
-        let frequencies = (0..config.head_dim / 2)
-            .map(|pair| single(config.rope_theta.powf(-2.0 * pair as f64 / dim)))
-            .collect();
+        let frequencies = frequencies(config);
         Self { frequencies, cos: Vec::new(), sin: Vec::new() }
     }
 

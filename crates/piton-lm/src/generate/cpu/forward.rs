@@ -2,7 +2,7 @@
 
 use crate::ModelConfig;
 use crate::cpu::attention::attend;
-use crate::cpu::kernels::{add, norm_and_rotate, norm_rows, silu_mul};
+use crate::cpu::kernels::{add, norm_rows, silu_mul, turn};
 use crate::cpu::kv_cache::{CacheShape, KvCache};
 use crate::cpu::model::Model;
 use crate::cpu::rope::Rope;
@@ -75,8 +75,8 @@ pub(crate) fn forward(
             let (cos, sin) = rope.at(row.position);
             let (q, kv) = qkv.split_at_mut(queries);
             let (k, v) = kv.split_at_mut(keys);
-            norm_and_rotate(q, &layer.q_norm, eps, cos, sin);
-            norm_and_rotate(k, &layer.k_norm, eps, cos, sin);
+            turn(q, &layer.q_norm, eps, cos, sin);
+            turn(k, &layer.k_norm, eps, cos, sin);
             units[row.unit].cache.write(shape, index, row.slot, k, v);
         }
         if index + 1 == model.layers.len() {
