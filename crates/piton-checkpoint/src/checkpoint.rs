@@ -122,6 +122,23 @@ impl Checkpoint {
         Err(Error::NoSuchStep { step: self.step(), root, there: Vec::new() })
     }
 
+    /// Opens the checkpoint in `dir`, whatever that is named: a copy, or one that was set aside. Its manifest is whole;
+    /// the files are checked when they are read.
+    ///
+    /// # Errors
+    /// [`Error::Rejected`] when the manifest cannot be trusted; otherwise what the system said.
+    pub fn open_dir(dir: impl AsRef<Path>) -> Result<Self, Error> {
+        let dir = Dir::open(dir.as_ref(), None)?;
+        match read_manifest(&dir)? {
+            Ok(manifest) => Ok(Self::from_parts(dir, manifest)),
+            Err(damage) => {
+                let step = dir.path().file_name().and_then(name::parse_checkpoint_name).unwrap_or(0);
+                let (path, reason) = (dir.path().to_owned(), Reason::Manifest(damage));
+                Err(Error::Rejected { rejected: Box::new(Rejected { step, path, reason }) })
+            }
+        }
+    }
+
     pub(crate) fn from_parts(dir: Dir, manifest: Manifest) -> Self {
         Self { dir: Arc::new(dir), manifest: Arc::new(manifest) }
     }

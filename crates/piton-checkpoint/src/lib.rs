@@ -99,6 +99,7 @@
 mod abandon;
 mod checkpoint;
 mod damage;
+mod diff;
 mod dir;
 mod error;
 mod file;
@@ -119,11 +120,13 @@ mod save;
 mod seal;
 mod stage;
 mod store;
+mod survey;
 mod syscall;
 mod verify;
 
 pub use checkpoint::{Checkpoint, Pin};
 pub use damage::{BadFile, Damage, ManifestDamage, Reason, Rejected};
+pub use diff::{FileChange, TensorChange, diff};
 pub use error::{Error, SaveError};
 pub use hash::CHUNK_BYTES;
 pub use hook::{FileHook, Op, Verdict};
@@ -138,4 +141,5 @@ pub use retention::{Keep, Listed, Order, Plan, Retention, RetentionError, Why, p
 pub use save::Overwrite;
 pub use stage::{Stage, StageFile};
 pub use store::{Store, free_bytes};
+pub use survey::Survey;
 pub use verify::Report;

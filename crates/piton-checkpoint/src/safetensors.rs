@@ -50,12 +50,25 @@ pub(crate) fn read_header(file: &mut File) -> Result<Tensors, String> {
 
 /// BLAKE3 of a tensor's bytes, in hex.
 pub(crate) fn digest(file: &mut File, tensor: &Tensor) -> std::io::Result<String> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(data(file, tensor)?)?;
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
+/// A tensor's bytes.
+pub(crate) fn data<'a>(file: &'a mut File, tensor: &Tensor) -> std::io::Result<impl Read + use<'a>> {
     let mut length = [0; 8];
     file.seek(SeekFrom::Start(0))?;
     file.read_exact(&mut length)?;
-    let (begin, end) = tensor.data_offsets;
+    let (begin, _) = tensor.data_offsets;
     file.seek(SeekFrom::Start(8 + u64::from_le_bytes(length) + begin))?;
-    let mut hasher = blake3::Hasher::new();
-    hasher.update_reader(file.take(end - begin))?;
-    Ok(hasher.finalize().to_hex().to_string())
+    Ok(file.take(tensor.bytes()))
+}
+
+impl Tensor {
+    /// Size of its data in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        let (begin, end) = self.data_offsets;
+        end - begin
+    }
 }

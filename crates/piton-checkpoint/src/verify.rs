@@ -44,13 +44,25 @@ impl Checkpoint {
     /// # Errors
     /// Only when the machine fails (too many open files, no permission); damage is in the report.
     pub fn verify(&self) -> Result<Report, Error> {
-        Ok(Report { bad: self.bad_files(Depth::Bytes)?, extra: self.extra_files()? })
+        self.verify_with(&mut |_| ())
+    }
+
+    /// As [`verify`](Self::verify), and tells `progress` of every so many bytes that were read.
+    ///
+    /// # Errors
+    /// As [`verify`](Self::verify).
+    pub fn verify_with(&self, progress: &mut dyn FnMut(u64)) -> Result<Report, Error> {
+        Ok(Report { bad: self.look_at(Depth::Bytes, progress)?, extra: self.extra_files()? })
     }
 
     pub(crate) fn bad_files(&self, depth: Depth) -> Result<Vec<BadFile>, Error> {
+        self.look_at(depth, &mut |_| ())
+    }
+
+    fn look_at(&self, depth: Depth, progress: &mut dyn FnMut(u64)) -> Result<Vec<BadFile>, Error> {
         let mut bad = Vec::new();
         for entry in &self.manifest().files {
-            if let Some(damage) = damage(self.dir(), entry, depth)? {
+            if let Some(damage) = damage(self.dir(), entry, depth, progress)? {
                 bad.push(BadFile { path: entry.path.clone(), damage });
             }
         }
@@ -119,10 +131,15 @@ fn unreadable(error: Error) -> Result<Damage, Error> {
     }
 }
 
-fn damage(dir: &Dir, entry: &FileEntry, depth: Depth) -> Result<Option<Damage>, Error> {
+fn damage(
+    dir: &Dir,
+    entry: &FileEntry,
+    depth: Depth,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Option<Damage>, Error> {
     match (open_sized(dir, entry)?, depth) {
         (Err(damage), _) => Ok(Some(damage)),
         (Ok(_), Depth::Sizes) => Ok(None),
-        (Ok(file), Depth::Bytes) => check_bytes(&file, entry, |_| ()),
+        (Ok(file), Depth::Bytes) => check_bytes(&file, entry, |block| progress(block.len() as u64)),
     }
 }

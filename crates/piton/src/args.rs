@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::checkpoint::CheckpointArgs;
+
 /// Trains policies by reinforcement learning, and never loses a run.
 #[derive(Debug, Parser)]
 #[command(name = "piton", version, arg_required_else_help = true)]
@@ -18,6 +20,8 @@ pub struct Cli {
 pub enum Command {
     /// Train a language model with GRPO by a recipe
     Train(TrainArgs),
+    /// List, verify, compare, prune and pin checkpoints
+    Checkpoint(CheckpointArgs),
 }
 
 /// Arguments of `train`.

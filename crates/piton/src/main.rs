@@ -1,15 +1,20 @@
 //! The `piton` command.
 
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use piton::{Cli, Command};
+use piton::{Cli, Command, Verdict};
+use piton_run::{Clock, SystemClock};
 
 fn main() -> ExitCode {
     match run() {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(Verdict::Good) => ExitCode::SUCCESS,
+        Ok(Verdict::Bad) => ExitCode::FAILURE,
+        // Whoever reads the list has seen enough of it.
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             complain(&error);
             ExitCode::FAILURE
@@ -22,11 +27,23 @@ fn complain(error: &anyhow::Error) {
     eprintln!("{}", piton::complaint(error));
 }
 
-fn run() -> Result<()> {
+fn run() -> Result<Verdict> {
     let cli = Cli::parse();
     match cli.command {
-        Command::Train(_) => become_trainer(),
+        Command::Train(_) => become_trainer().map(|()| Verdict::Good),
+        Command::Checkpoint(args) => {
+            let now_unix_ms = u64::try_from(SystemClock.now().as_millisecond()).unwrap_or(0);
+            let mut out = std::io::stdout().lock();
+            let verdict = piton::checkpoint(&args.command, now_unix_ms, &mut out)?;
+            out.flush()?;
+            Ok(verdict)
+        }
     }
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let io = error.downcast_ref::<std::io::Error>();
+    io.is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 /// Becomes `piton-llm`, with the same arguments, process id and process group.

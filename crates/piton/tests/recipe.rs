@@ -39,7 +39,7 @@ fn folder(recipe: &str) -> tempfile::TempDir {
 fn load(dir: &Path, args: &[&str]) -> anyhow::Result<Recipe> {
     let path = dir.join("sums.toml");
     let cli = Cli::parse_from(["piton", "train", path.to_str().unwrap()].iter().chain(args));
-    let Command::Train(args) = cli.command;
+    let Command::Train(args) = cli.command else { unreachable!("train was asked for") };
     load_recipe(&args)
 }
 

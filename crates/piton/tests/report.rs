@@ -26,7 +26,9 @@ fn report() -> FitReport {
 }
 
 fn told(args: &[&str], report: &FitReport) -> String {
-    let Command::Train(args) = Cli::parse_from(["piton", "train"].iter().chain(args)).command;
+    let Command::Train(args) = Cli::parse_from(["piton", "train"].iter().chain(args)).command else {
+        unreachable!("train was asked for")
+    };
     summary(&args, report, Path::new("runs/a/20260131120000"))
 }
 

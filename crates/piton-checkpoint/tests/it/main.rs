@@ -4,6 +4,7 @@
 
 mod commit;
 mod damage;
+mod diff;
 mod discover;
 mod faults;
 mod foreign;
