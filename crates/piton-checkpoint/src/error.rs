@@ -68,7 +68,7 @@ pub enum Error {
         /// The store's root.
         root: PathBuf,
     },
-    /// The disk or the quota is full.
+    /// The disk is full.
     #[error("{op} {} failed: no space left on device: needed {needed} bytes, {free} free; make room (the earlier checkpoints are intact)", path.display())]
     NoSpace {
         /// What was being done.
@@ -79,6 +79,14 @@ pub enum Error {
         needed: u64,
         /// Bytes that were free to this user.
         free: u64,
+    },
+    /// The user's or the project's share of the disk is used up, whatever is free on it.
+    #[error("{op} {} failed: disk quota exceeded; free some of it, or use another directory (the earlier checkpoints are intact)", path.display())]
+    Quota {
+        /// What was being done.
+        op: Op,
+        /// To which path.
+        path: PathBuf,
     },
     /// The file system is mounted read-only, perhaps by the kernel after an I/O error.
     #[error("{op} {} failed: the file system is read-only; check the kernel log and remount, or use another directory", path.display())]
@@ -223,6 +231,7 @@ impl Error {
         match self {
             Self::Io { source, .. } => source.raw_os_error(),
             Self::NoSpace { .. } => Some(Errno::NOSPC.raw_os_error()),
+            Self::Quota { .. } => Some(Errno::DQUOT.raw_os_error()),
             Self::ReadOnly { .. } => Some(Errno::ROFS.raw_os_error()),
             Self::DurabilityUncertain { source, .. } | Self::NotWritable { source, .. } => source.errno(),
             Self::Walk { source, .. } => source.io_error()?.raw_os_error(),
@@ -247,10 +256,11 @@ impl Error {
 
     pub(crate) fn call(op: Op, path: &Path, errno: Errno) -> Self {
         let path = path.to_owned();
-        if errno == Errno::ROFS {
-            return Self::ReadOnly { op, path };
+        match errno {
+            Errno::ROFS => Self::ReadOnly { op, path },
+            Errno::DQUOT => Self::Quota { op, path },
+            errno => Self::Io { op, path, source: errno.into() },
         }
-        Self::Io { op, path, source: errno.into() }
     }
 
     pub(crate) fn is(&self, errno: Errno) -> bool {

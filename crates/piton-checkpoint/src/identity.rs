@@ -54,7 +54,7 @@ pub(crate) fn write(root: &Dir, run_id: &str, temporary: &str) -> Result<(), Err
     let text = serde_json::to_string_pretty(&identity).map_err(json)?;
     match root.put(IDENTITY, temporary, format!("{text}\n").as_bytes()) {
         // A full disk must not keep anybody from opening the store to prune it; the next open writes the file.
-        Err(Error::NoSpace { .. }) => Ok(()),
+        Err(Error::NoSpace { .. } | Error::Quota { .. }) => Ok(()),
         written => written,
     }
 }

@@ -42,7 +42,7 @@ impl WriterLock {
         let this = Self { file, pid };
         match this.file.truncate().and_then(|()| this.file.write_all(text.as_bytes())) {
             // It is only told to people, and a full disk must not keep anybody from opening the store to prune it.
-            Ok(()) | Err(Error::NoSpace { .. }) => Ok(this),
+            Ok(()) | Err(Error::NoSpace { .. } | Error::Quota { .. }) => Ok(this),
             Err(error) => Err(error),
         }
     }
@@ -107,7 +107,7 @@ pub(crate) fn probe(root: &Dir, temporary: &str) -> Result<(), Error> {
     match root.make_dir(temporary) {
         Ok(()) => root.remove_dir(temporary.as_ref()),
         // A full disk is a reason to open the store and prune it.
-        Err(Error::NoSpace { .. }) => Ok(()),
+        Err(Error::NoSpace { .. } | Error::Quota { .. }) => Ok(()),
         Err(error) => Err(error),
     }
 }

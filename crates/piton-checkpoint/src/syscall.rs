@@ -44,14 +44,10 @@ pub(crate) fn make_sized<T>(
     }
 }
 
-/// Turns a full disk or quota into [`Error::NoSpace`], with what is free now.
+/// Turns a full disk into [`Error::NoSpace`], with what is free now.
 pub(crate) fn explain(error: Error, fd: BorrowedFd<'_>, needed: u64) -> Error {
     match error {
-        Error::Io { op, path, source }
-            if [Errno::NOSPC, Errno::DQUOT]
-                .iter()
-                .any(|e| source.raw_os_error() == Some(e.raw_os_error())) =>
-        {
+        Error::Io { op, path, source } if source.raw_os_error() == Some(Errno::NOSPC.raw_os_error()) => {
             Error::NoSpace { op, path, needed, free: free(fd).unwrap_or(0) }
         }
         other => other,

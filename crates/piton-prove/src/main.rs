@@ -7,7 +7,10 @@
 
 mod check;
 mod content;
+mod faults;
+mod kill;
 mod proof;
+mod scenario;
 mod subject;
 
 use std::path::PathBuf;

@@ -3,10 +3,24 @@
 use std::fmt::{self, Write};
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use tempfile::TempDir;
 
 /// Every proof, in the order in which they run.
-pub(crate) const PROOFS: &[Proof] = &[];
+pub(crate) const PROOFS: &[Proof] = &[
+    Proof {
+        name: "kill",
+        claim: "SIGKILL at every system call of open, resume, save and prune: the next start finds the last acknowledged \
+                checkpoint or a newer one",
+        run: crate::kill::run,
+    },
+    Proof {
+        name: "faults",
+        claim: "every system call fails, once and lasting: the old checkpoint is intact, the error names call, path and \
+                errno, nothing leaks, and the next save works",
+        run: crate::faults::run,
+    },
+];
 
 /// One claim about the store, and the way to try to refute it.
 #[derive(Debug)]
@@ -28,6 +42,14 @@ pub(crate) struct Setting {
     pub dir: PathBuf,
     /// Seed of every random choice.
     pub seed: u64,
+}
+
+impl Setting {
+    /// A directory that is gone when the value is.
+    pub(crate) fn scratch(&self) -> Result<TempDir> {
+        let made = tempfile::Builder::new().prefix("piton-prove-").tempdir_in(&self.dir);
+        made.with_context(|| format!("cannot make a directory in {}", self.dir.display()))
+    }
 }
 
 /// How a proof ended.

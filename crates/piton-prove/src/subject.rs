@@ -4,11 +4,14 @@ use std::collections::BTreeSet;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use piton_checkpoint::{Keep, Overwrite, Store, StoreOptions};
+use piton_checkpoint::{FileHook, Keep, Op, Overwrite, Store, StoreOptions, Verdict};
+use rustix::process::Signal;
 
 use crate::content;
 
@@ -33,11 +36,34 @@ pub(crate) struct SubjectArgs {
     /// A file to append `ack STEP` to after each save; standard output otherwise
     #[arg(long)]
     pub ack: Option<PathBuf>,
+    /// Die by SIGKILL in place of this call of the file layer, counted from 0
+    #[arg(long)]
+    pub die_at: Option<usize>,
+}
+
+/// Kills the process in place of a call.
+#[derive(Debug)]
+struct DieAt {
+    at: usize,
+    calls: AtomicUsize,
+}
+
+impl FileHook for DieAt {
+    fn before(&self, _op: Op, _path: &Path) -> Verdict {
+        if self.calls.fetch_add(1, Ordering::Relaxed) == self.at {
+            let _never_returns = rustix::process::kill_process(rustix::process::getpid(), Signal::KILL);
+        }
+        Verdict::Go
+    }
 }
 
 /// Resumes and saves. An acknowledgement is written in one piece, after the save returned.
 pub(crate) fn run(args: &SubjectArgs) -> Result<()> {
-    let mut store = Store::open(&args.root, options())?;
+    let mut options = options();
+    if let Some(at) = args.die_at {
+        options = options.hook(Arc::new(DieAt { at, calls: AtomicUsize::new(0) }));
+    }
+    let mut store = Store::open(&args.root, options)?;
     let newest = store.latest()?;
     if let Some(newest) = &newest {
         content::examine(newest, args.large)?;
