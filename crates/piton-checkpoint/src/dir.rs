@@ -154,19 +154,23 @@ impl Dir {
 
     /// Renames `from` to `to` (in `target`), which must not exist.
     pub(crate) fn rename_to(&self, from: &OsStr, target: &Self, to: &OsStr) -> Result<(), Error> {
-        self.make(Op::Rename, &self.path.join(from), || {
-            match rustix::fs::renameat_with(&self.fd, from, &target.fd, to, RenameFlags::NOREPLACE) {
-                // A file system without the flag: the lock is ours, so looking first is as good.
-                Err(Errno::INVAL | Errno::NOSYS) => {
+        let path = self.path.join(from);
+        let renamed = self.make(Op::Rename, &path, || {
+            rustix::fs::renameat_with(&self.fd, from, &target.fd, to, RenameFlags::NOREPLACE)
+        });
+        match renamed {
+            // A file system without the flag: the lock is ours, so looking first is as good.
+            Err(error) if error.is(Errno::INVAL) || error.is(Errno::NOSYS) => {
+                self.make(Op::Rename, &path, || {
                     match rustix::fs::statat(&target.fd, to, AtFlags::SYMLINK_NOFOLLOW) {
                         Err(Errno::NOENT) => rustix::fs::renameat(&self.fd, from, &target.fd, to),
                         Ok(_) => Err(Errno::EXIST),
                         Err(errno) => Err(errno),
                     }
-                }
-                other => other,
+                })
             }
-        })
+            other => other,
+        }
     }
 
     pub(crate) fn rename(&self, from: &OsStr, to: &OsStr) -> Result<(), Error> {

@@ -7,16 +7,30 @@ use std::sync::{Arc, Mutex};
 
 use piton_checkpoint::{Error, FileHook, Op, Store, Verdict};
 
-use crate::support::{assert_filled, in_memory, last, names, no_pins, open, options, read, save, store_with};
+use crate::support::{
+    assert_filled, in_memory, last, names, no_pins, open, open_in, options, read, save, store_with,
+};
 
 /// Answers `verdict` at the call with index `at`, and from there on if `sticky`.
 #[derive(Debug)]
-struct FailAt {
+pub(crate) struct FailAt {
     at: usize,
     sticky: bool,
     verdict: Verdict,
     calls: AtomicUsize,
     synced: Mutex<Vec<PathBuf>>,
+}
+
+impl FailAt {
+    pub(crate) fn new(at: usize, sticky: bool, verdict: Verdict) -> Arc<Self> {
+        let (calls, synced) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        Arc::new(Self { at, sticky, verdict, calls, synced })
+    }
+
+    /// Whether a call was answered otherwise than by `Go`.
+    pub(crate) fn was_met(&self) -> bool {
+        self.calls.load(Ordering::Relaxed) > self.at
+    }
 }
 
 impl FileHook for FailAt {
@@ -46,11 +60,11 @@ fn sweep(verdict: Verdict, sticky: bool) -> usize {
         store_with(root, [1]);
         fs::create_dir(root.join(".tmp-ckpt-step-2-0123abcd-77-1")).unwrap();
         fs::write(root.join(".tmp-ckpt-step-2-0123abcd-77-1/half"), b"half").unwrap();
-        let (calls, synced) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-        let hook = Arc::new(FailAt { at, sticky, verdict, calls, synced });
+        let hook = FailAt::new(at, sticky, verdict);
 
         let result = run(root, hook.clone());
-        let met = hook.calls.load(Ordering::Relaxed) > at;
+        let met = hook.was_met();
+        assert_eq!(open_in(root), Vec::<PathBuf>::new(), "{verdict:?} at call {at} leaks");
         check(root, verdict, met, &result, &format!("{verdict:?} at call {at}: {result:?}"));
 
         let mut synced = hook.synced.lock().unwrap().clone();
@@ -128,16 +142,13 @@ fn a_full_disk_is_told_with_path_and_numbers() {
     store_with(temp.path(), [1]);
     let mut found = Vec::new();
     for at in 0..200 {
-        let (calls, synced) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-        let hook = Arc::new(FailAt { at, sticky: false, verdict: Verdict::Fail(ENOSPC), calls, synced });
+        let hook = FailAt::new(at, false, Verdict::Fail(ENOSPC));
         let result = Store::open(temp.path(), options().hook(hook.clone()))
             .and_then(|mut store| save(&mut store, 2).map(drop));
         match result {
             Err(error @ Error::NoSpace { op: Op::Write, .. }) => found.push(error.to_string()),
             Err(_) => {}
-            Ok(()) if hook.calls.load(Ordering::Relaxed) > at => {
-                fs::remove_dir_all(temp.path().join("ckpt-step-2")).unwrap()
-            }
+            Ok(()) if hook.was_met() => fs::remove_dir_all(temp.path().join("ckpt-step-2")).unwrap(),
             Ok(()) => break,
         }
     }

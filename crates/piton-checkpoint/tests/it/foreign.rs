@@ -5,13 +5,16 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use piton_checkpoint::{Error, FileHook, Op, Overwrite, Store, Verdict};
 
 use crate::support::{fill, in_memory, last, names, no_pins, open, options, read, save, store_with};
 
 const EBUSY: i32 = 16;
+const EINVAL: i32 = 22;
 const ENOENT: i32 = 2;
+const EXDEV: i32 = 18;
 
 /// Path to inode, size and time of change of everything below.
 fn snapshot(root: &Path) -> BTreeMap<String, (u64, u64, i64)> {
@@ -78,7 +81,18 @@ impl FileHook for FailOn {
     }
 }
 
-fn hooked(root: &Path, hook: FailOn) -> Store {
+/// Fails every other rename with EINVAL: first the one with the flag, then not the one without.
+#[derive(Debug, Default)]
+struct NoFlag(AtomicBool);
+
+impl FileHook for NoFlag {
+    fn before(&self, op: Op, _: &Path) -> Verdict {
+        let is_first = op == Op::Rename && !self.0.fetch_xor(true, Ordering::Relaxed);
+        if is_first { Verdict::Fail(EINVAL) } else { Verdict::Go }
+    }
+}
+
+fn hooked(root: &Path, hook: impl FileHook + 'static) -> Store {
     Store::open(root, options().hook(Arc::new(hook))).unwrap()
 }
 
@@ -115,6 +129,32 @@ fn a_rename_that_was_made_is_not_believed_to_have_failed() {
     assert_eq!((pruned.removed, pruned.problems.len()), (vec![1], 0));
     assert_eq!(store.set_aside_after(2).unwrap().len(), 1);
     assert_eq!(names(temp.path()), ["abandoned-2-1", "ckpt-step-2"]);
+}
+
+/// Some file systems know no RENAME_NOREPLACE.
+#[test]
+fn without_the_flag_a_rename_looks_first() {
+    let temp = tempfile::tempdir().unwrap();
+    store_with(temp.path(), [1]);
+    let mut store = hooked(temp.path(), NoFlag::default());
+    save(&mut store, 2).unwrap();
+    assert_eq!(store.prune(last(1), &no_pins()).unwrap().removed, [1]);
+    // A name that is taken is not replaced: what stands there is moved away first.
+    fs::create_dir(temp.path().join("ckpt-step-3")).unwrap();
+    save(&mut store, 3).unwrap();
+    assert_eq!(names(temp.path()), ["abandoned-3-1", "ckpt-step-2", "ckpt-step-3"]);
+}
+
+#[test]
+fn a_store_across_a_mount_is_told_so() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut store = hooked(temp.path(), FailOn(Op::Rename, "ckpt-step-", Verdict::Fail(EXDEV)));
+    let error = save(&mut store, 1).unwrap_err().to_string();
+    assert!(
+        error.ends_with("or lies in a lower layer of an overlay: put all of it on one file system"),
+        "{error}"
+    );
+    assert_eq!(names(temp.path()).len(), 0);
 }
 
 /// A reader's pin holds against a save over the same step as it does against a prune.

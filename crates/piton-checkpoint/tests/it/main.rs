@@ -17,3 +17,4 @@ mod prune;
 mod retention;
 mod rollback;
 mod support;
+mod upkeep;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use tempfile::TempDir;
@@ -84,6 +84,13 @@ pub(crate) fn names(root: &Path) -> Vec<String> {
     names.retain(|name| name != ".store.lock" && name != ".store.json");
     names.sort();
     names
+}
+
+/// Files and directories below `root` that this process has open.
+pub(crate) fn open_in(root: &Path) -> Vec<PathBuf> {
+    let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
+    let paths = descriptors.filter_map(|fd| std::fs::read_link(fd.unwrap().path()).ok());
+    paths.filter(|path| path.starts_with(root)).collect()
 }
 
 /// Fails unless the checkpoint holds what [`fill`] wrote.
