@@ -72,7 +72,7 @@ impl Checkpoint {
             // The file really has this size, but memory may not.
             let reserved = bytes.try_reserve_exact(size);
             reserved.map_err(|_| Error::call(Op::Read, file.path(), Errno::NOMEM))?;
-            verify::check_bytes(file, entry, |block| bytes.extend_from_slice(block))
+            verify::check_bytes(file, self.manifest.format, entry, |block| bytes.extend_from_slice(block))
         })?;
         Ok(bytes)
     }
@@ -93,7 +93,8 @@ impl Checkpoint {
     /// As [`read`](Self::read).
     pub fn open_verified(&self, path: &str) -> Result<File, Error> {
         let entry = self.entry(path)?;
-        let file = self.checked(entry, |file| verify::check_bytes(file, entry, |_| ()))?;
+        let file =
+            self.checked(entry, |file| verify::check_bytes(file, self.manifest.format, entry, |_| ()))?;
         file.rewind()?;
         Ok(file.into_file())
     }

@@ -196,6 +196,14 @@ pub enum Error {
         /// Line, column and reason.
         source: serde_json::Error,
     },
+    /// A metric that checkpoints cannot be compared by.
+    #[error("metric {name} is {value}, expected a finite number; leave it out where there is none")]
+    Metric {
+        /// Its name.
+        name: String,
+        /// Its value.
+        value: f64,
+    },
     /// A directory tree could not be listed.
     #[error("list {} failed: {source}", path.display())]
     Walk {

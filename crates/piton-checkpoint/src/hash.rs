@@ -1,7 +1,15 @@
 //! Hashing a file once, as a whole and in chunks.
+//!
+//! BLAKE3 is a tree over 1 KiB leaves. The 4 MiB chunks are whole subtrees of it: one pass gives the value of each, and
+//! from those the root, which is the plain BLAKE3 of the file.
+
+use blake3::hazmat::{HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
 
 /// Bytes covered by one entry of a file's chunk list: 4 MiB.
 pub const CHUNK_BYTES: u64 = 4 * 1024 * 1024;
+
+/// A hash, or the value of a subtree, in binary.
+type Value = [u8; 32];
 
 /// Size and digests of a file. `chunks` is empty when the file fits one chunk, since then `whole` says it all.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,17 +19,14 @@ pub(crate) struct Digest {
     pub(crate) chunks: Vec<String>,
 }
 
-/// The digest so far, as 64 lower-case hex digits.
-pub(crate) fn hex(hasher: &blake3::Hasher) -> String {
-    hasher.finalize().to_hex().to_string()
-}
-
 /// Takes a file's bytes in order.
 #[derive(Debug, Default)]
 pub(crate) struct Digester {
-    whole: blake3::Hasher,
-    chunk: blake3::Hasher,
-    chunks: Vec<String>,
+    /// Bytes of the chunk being read.
+    hasher: blake3::Hasher,
+    chunks: Vec<Value>,
+    /// Digest of the first chunk as if it were the whole file.
+    alone: Option<blake3::Hash>,
     size: u64,
 }
 
@@ -30,11 +35,7 @@ impl Digester {
         while !bytes.is_empty() {
             let room = usize::try_from(CHUNK_BYTES - self.size % CHUNK_BYTES).unwrap_or(usize::MAX);
             let (now, later) = bytes.split_at(bytes.len().min(room));
-            self.whole.update(now);
-            // The first chunk is a prefix of the file: `whole` stands for it, and small files are hashed once.
-            if self.size >= CHUNK_BYTES {
-                self.chunk.update(now);
-            }
+            self.hasher.update(now);
             self.size += now.len() as u64;
             if self.size.is_multiple_of(CHUNK_BYTES) {
                 self.close_chunk();
@@ -44,18 +45,84 @@ impl Digester {
     }
 
     pub(crate) fn finish(mut self) -> Digest {
+        if self.chunks.is_empty() {
+            return Digest { size: self.size, whole: hex(self.hasher.finalize()), chunks: Vec::new() };
+        }
         if !self.size.is_multiple_of(CHUNK_BYTES) {
             self.close_chunk();
         }
-        if self.chunks.len() == 1 {
-            self.chunks.clear();
+        match self.alone.filter(|_| self.chunks.len() == 1) {
+            Some(alone) => Digest { size: self.size, whole: hex(alone), chunks: Vec::new() },
+            None => {
+                let (left, right) = halves(&self.chunks);
+                let whole = merge_subtrees_root(&subtree(left), &subtree(right), Mode::Hash);
+                let chunks = self.chunks.iter().map(|value| hex(blake3::Hash::from_bytes(*value))).collect();
+                Digest { size: self.size, whole: hex(whole), chunks }
+            }
         }
-        Digest { size: self.size, whole: hex(&self.whole), chunks: self.chunks }
     }
 
     fn close_chunk(&mut self) {
-        let digest = if self.chunks.is_empty() { hex(&self.whole) } else { hex(&self.chunk) };
-        self.chunks.push(digest);
-        self.chunk.reset();
+        if self.chunks.is_empty() {
+            self.alone = Some(self.hasher.finalize());
+        }
+        self.chunks.push(self.hasher.finalize_non_root());
+        self.hasher = blake3::Hasher::new();
+        self.hasher.set_input_offset(self.chunks.len() as u64 * CHUNK_BYTES);
+    }
+}
+
+/// Value of the subtree over some consecutive chunks.
+fn subtree(chunks: &[Value]) -> Value {
+    match chunks {
+        [value] => *value,
+        _ => {
+            let (left, right) = halves(chunks);
+            merge_subtrees_non_root(&subtree(left), &subtree(right), Mode::Hash)
+        }
+    }
+}
+
+/// As BLAKE3 cuts its tree: the left part is the largest power of two that leaves something.
+fn halves(chunks: &[Value]) -> (&[Value], &[Value]) {
+    chunks.split_at(chunks.len().next_power_of_two() / 2)
+}
+
+fn hex(hash: blake3::Hash) -> String {
+    hash.to_hex().to_string()
+}
+
+/// Digests of the chunks of a file in format 1: each by itself. Takes the file's bytes in order.
+#[derive(Debug, Default)]
+pub(crate) struct ChunksV1 {
+    hasher: blake3::Hasher,
+    size: u64,
+    chunks: Vec<String>,
+}
+
+impl ChunksV1 {
+    pub(crate) fn update(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let room = usize::try_from(CHUNK_BYTES - self.size % CHUNK_BYTES).unwrap_or(usize::MAX);
+            let (now, later) = bytes.split_at(bytes.len().min(room));
+            self.hasher.update(now);
+            self.size += now.len() as u64;
+            if self.size.is_multiple_of(CHUNK_BYTES) {
+                self.close_chunk();
+            }
+            bytes = later;
+        }
+    }
+
+    pub(crate) fn finish(mut self) -> Vec<String> {
+        if !self.size.is_multiple_of(CHUNK_BYTES) {
+            self.close_chunk();
+        }
+        self.chunks
+    }
+
+    fn close_chunk(&mut self) {
+        self.chunks.push(hex(self.hasher.finalize()));
+        self.hasher.reset();
     }
 }

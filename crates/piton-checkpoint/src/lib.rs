@@ -46,17 +46,18 @@
 //! There is no index: the directory is the list, ordered by number. `<run>` is the first 8 hex digits of the BLAKE3 of
 //! the run id. Modes follow the umask.
 //!
-//! `MANIFEST.json`, format 1, is UTF-8 JSON, indented by two spaces, members in this order:
+//! `MANIFEST.json`, format 2, is UTF-8 JSON, indented by two spaces, members in this order:
 //!
 //! | member | |
 //! |---|---|
-//! | `format` | 1. A reader refuses a higher number and ignores members it does not know |
+//! | `format` | 2. A reader refuses a higher number and ignores members it does not know |
 //! | `run_id`, `config_digest` | text, as the caller gave them |
 //! | `step` | equals the number in the directory's name |
 //! | `parent_step` | the newest valid step when it was written, or `null` |
 //! | `created_unix_ms` | for people; nothing sorts by it |
 //! | `environment` | text by name: what exact resumption depends on |
-//! | `files` | ascending by path (bytewise), each `path`, `size` in bytes, `blake3` of the whole, and for a file over 4 MiB `chunks`: the BLAKE3 of each 4 MiB |
+//! | `metrics` | numbers by name, all finite: what the policy [`Keep::Best`] compares |
+//! | `files` | ascending by path (bytewise), each `path`, `size` in bytes, `blake3` of the whole, and for a file over 4 MiB `chunks`: for each 4 MiB the chaining value of that subtree of the file's BLAKE3 |
 //! | `self_blake3` | the BLAKE3 of every byte before this member's line |
 //!
 //! Digests are 64 lower-case hex digits. The file ends in exactly the line `  "self_blake3": "<digest>"`, a `}` and a
@@ -64,7 +65,11 @@
 //! of them starting with a dot. Files that the manifest does not list are reported by [`Checkpoint::verify`] and
 //! otherwise ignored. Only the manifest depends on the clock, the run or the attempt: equal states are equal files.
 //!
-//! `fixtures/checkpoints/make_v1.py` is a second implementation, in Python; what it wrote is loaded by a test for ever.
+//! The chunk values merge to the whole one, so each byte is hashed once, on as many threads as there are chunks. Format 1,
+//! which is read for ever, had no `metrics`, and its `chunks` were the BLAKE3 of each 4 MiB by itself.
+//!
+//! `fixtures/checkpoints/make_v1.py` and `make_v2.py` are second implementations, in Python; what they wrote is loaded by
+//! tests for ever.
 //!
 //! # A commit, in order
 //!

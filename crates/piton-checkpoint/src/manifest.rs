@@ -9,12 +9,12 @@ use crate::hash::{CHUNK_BYTES, Digest};
 use crate::name;
 
 /// The format this version writes, and the newest it reads.
-pub const FORMAT: u64 = 1;
+pub const FORMAT: u64 = 2;
 /// A manifest larger than this is not read.
 pub(crate) const MAX_MANIFEST_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The record that makes a directory a checkpoint; written last.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Version of the on-disk format.
     pub format: u64,
@@ -30,6 +30,9 @@ pub struct Manifest {
     pub created_unix_ms: u64,
     /// What exact resumption depends on, as given by the caller: libtorch, CPU level, threads.
     pub environment: BTreeMap<String, String>,
+    /// Figures by which checkpoints are compared, as given with [`Stage::metric`](crate::Stage::metric).
+    #[serde(default)]
+    pub metrics: BTreeMap<String, f64>,
     /// The files, ascending by path.
     pub files: Vec<FileEntry>,
 }
@@ -43,7 +46,8 @@ pub struct FileEntry {
     pub size: u64,
     /// BLAKE3 of the whole file, 64 lower-case hex digits (what `b3sum` prints).
     pub blake3: String,
-    /// BLAKE3 of each 4 MiB, the last one shorter; absent for a file of one chunk.
+    /// For a file over 4 MiB one value for each 4 MiB, the last one shorter: since format 2 the chaining value of that
+    /// subtree of the file's BLAKE3, in format 1 the BLAKE3 of those bytes by themselves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub chunks: Vec<String>,
 }
@@ -53,9 +57,9 @@ impl FileEntry {
         Self { path, size: digest.size, blake3: digest.whole, chunks: digest.chunks }
     }
 
-    /// Offset of the first chunk in which `found` differs; 0 when no chunk tells.
-    pub(crate) fn first_difference(&self, found: &Digest) -> u64 {
-        let differing = self.chunks.iter().zip(&found.chunks).position(|(a, b)| a != b);
+    /// Offset of the first chunk whose value differs from `found`; 0 when no chunk tells.
+    pub(crate) fn first_difference(&self, found: &[String]) -> u64 {
+        let differing = self.chunks.iter().zip(found).position(|(a, b)| a != b);
         differing.unwrap_or(0) as u64 * CHUNK_BYTES
     }
 }
@@ -93,6 +97,9 @@ impl Manifest {
     }
 
     fn check(&self) -> Result<(), String> {
+        if self.format == 0 {
+            return Err("format is 0, the first is 1".to_owned());
+        }
         if let Some(pair) = self.files.windows(2).find(|pair| pair[0].path >= pair[1].path) {
             return Err(format!("{:?} does not sort after {:?}", pair[1].path, pair[0].path));
         }

@@ -1,5 +1,6 @@
 //! The commit protocol.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use crate::checkpoint::Checkpoint;
@@ -84,6 +85,7 @@ impl Store {
             config_digest: self.options.config_digest.clone(),
             created_unix_ms: (self.options.now_unix_ms)(),
             environment: self.options.environment.clone(),
+            metrics: BTreeMap::new(),
             files: Vec::new(),
         })
     }

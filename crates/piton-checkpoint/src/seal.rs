@@ -19,6 +19,7 @@ pub(crate) fn seal(stage: &mut Stage, mut manifest: Manifest) -> Result<Manifest
         return Err(Error::Unfinished { name });
     }
     let dirs = take_in(stage)?;
+    manifest.metrics = std::mem::take(&mut stage.metrics);
     let written = std::mem::take(&mut stage.written);
     manifest.files = written.into_iter().map(|(path, digest)| FileEntry::new(path, digest)).collect();
     stage.sync_files()?;

@@ -25,6 +25,7 @@ pub struct Stage {
     dir: Option<Dir>,
     path: PathBuf,
     pub(crate) written: BTreeMap<String, Digest>,
+    pub(crate) metrics: BTreeMap<String, f64>,
     pub(crate) unsynced: Vec<FileHandle>,
     pub(crate) unfinished: BTreeSet<String>,
     pub(crate) failed: Option<Error>,
@@ -80,6 +81,19 @@ impl Stage {
         Ok(StageFile { stage: self, name: path.to_owned(), file, digester, buffer: Vec::new() })
     }
 
+    /// Notes a figure in the manifest, by which [`Keep::Best`](crate::Keep::Best) compares checkpoints.
+    ///
+    /// # Errors
+    /// [`Error::Metric`] when it is not finite: such a checkpoint could neither be best nor not.
+    pub fn metric(&mut self, name: impl Into<String>, value: f64) -> Result<(), Error> {
+        let name = name.into();
+        if !value.is_finite() {
+            return Err(Error::Metric { name, value });
+        }
+        self.metrics.insert(name, value);
+        Ok(())
+    }
+
     /// The stage's directory, for code that writes files itself: they are found, hashed and synced when the save ends.
     ///
     /// Such code must have closed its files by then, and must leave the files written through the stage alone.
@@ -113,6 +127,7 @@ impl Stage {
             trash: trash.into(),
             dir: None,
             written: BTreeMap::new(),
+            metrics: BTreeMap::new(),
             unsynced: Vec::new(),
             unfinished: BTreeSet::new(),
             failed: None,

@@ -8,7 +8,7 @@ use crate::damage::{BadFile, Damage};
 use crate::dir::Dir;
 use crate::error::Error;
 use crate::file::FileHandle;
-use crate::hash;
+use crate::hash::{ChunksV1, Digester};
 use crate::manifest::FileEntry;
 use crate::name::MANIFEST;
 
@@ -62,7 +62,7 @@ impl Checkpoint {
     fn look_at(&self, depth: Depth, progress: &mut dyn FnMut(u64)) -> Result<Vec<BadFile>, Error> {
         let mut bad = Vec::new();
         for entry in &self.manifest().files {
-            if let Some(damage) = damage(self.dir(), entry, depth, progress)? {
+            if let Some(damage) = damage(self.dir(), self.manifest().format, entry, depth, progress)? {
                 bad.push(BadFile { path: entry.path.clone(), damage });
             }
         }
@@ -101,24 +101,30 @@ pub(crate) fn open_sized(dir: &Dir, entry: &FileEntry) -> Result<Result<FileHand
 }
 
 /// Reads a file that has the right size, giving its blocks to `take`, and says what is wrong with its bytes.
-///
-/// One pass with one hash finds damage; the chunks are hashed only to say where it is.
 pub(crate) fn check_bytes(
     file: &FileHandle,
+    format: u64,
     entry: &FileEntry,
     mut take: impl FnMut(&[u8]),
 ) -> Result<Option<Damage>, Error> {
-    let mut whole = blake3::Hasher::new();
+    let mut digester = Digester::default();
     let read = file.blocks(|block| {
-        whole.update(block);
+        digester.update(block);
         take(block);
     });
-    match read {
-        Ok(()) if hash::hex(&whole) == entry.blake3 => Ok(None),
-        Ok(()) => match file.rewind().and_then(|()| file.digest()) {
-            Ok(found) => Ok(Some(Damage::Checksum { offset: entry.first_difference(&found) })),
-            Err(error) => unreadable(error).map(Some),
-        },
+    let found = match read {
+        Ok(()) => digester.finish(),
+        Err(error) => return unreadable(error).map(Some),
+    };
+    if found.whole == entry.blake3 {
+        return Ok(None);
+    }
+    if format > 1 {
+        return Ok(Some(Damage::Checksum { offset: entry.first_difference(&found.chunks) }));
+    }
+    let mut chunks = ChunksV1::default();
+    match file.rewind().and_then(|()| file.blocks(|block| chunks.update(block))) {
+        Ok(()) => Ok(Some(Damage::Checksum { offset: entry.first_difference(&chunks.finish()) })),
         Err(error) => unreadable(error).map(Some),
     }
 }
@@ -133,6 +139,7 @@ fn unreadable(error: Error) -> Result<Damage, Error> {
 
 fn damage(
     dir: &Dir,
+    format: u64,
     entry: &FileEntry,
     depth: Depth,
     progress: &mut dyn FnMut(u64),
@@ -140,6 +147,6 @@ fn damage(
     match (open_sized(dir, entry)?, depth) {
         (Err(damage), _) => Ok(Some(damage)),
         (Ok(_), Depth::Sizes) => Ok(None),
-        (Ok(file), Depth::Bytes) => check_bytes(&file, entry, |block| progress(block.len() as u64)),
+        (Ok(file), Depth::Bytes) => check_bytes(&file, format, entry, |block| progress(block.len() as u64)),
     }
 }

@@ -22,7 +22,7 @@ pub struct Listed {
 
 impl From<&Manifest> for Listed {
     fn from(manifest: &Manifest) -> Self {
-        Self { created_unix_ms: manifest.created_unix_ms, metrics: BTreeMap::new() }
+        Self { created_unix_ms: manifest.created_unix_ms, metrics: manifest.metrics.clone() }
     }
 }
 
