@@ -170,6 +170,16 @@ pub enum Error {
         /// The rule it breaks.
         reason: &'static str,
     },
+    /// A metric that a manifest cannot hold.
+    #[error("cannot record metric {name:?} = {value}: {reason}; leave it out where there is none")]
+    Metric {
+        /// Its name as given.
+        name: String,
+        /// Its value as given.
+        value: f64,
+        /// The rule it breaks.
+        reason: &'static str,
+    },
     /// A [`StageFile`](crate::StageFile) was dropped before `finish`.
     #[error("file {name:?} was not finished: call finish() on every StageFile before the save ends")]
     Unfinished {
@@ -195,14 +205,6 @@ pub enum Error {
         name: String,
         /// Line, column and reason.
         source: serde_json::Error,
-    },
-    /// A metric that checkpoints cannot be compared by.
-    #[error("metric {name} is {value}, expected a finite number; leave it out where there is none")]
-    Metric {
-        /// Its name.
-        name: String,
-        /// Its value.
-        value: f64,
     },
     /// A directory tree could not be listed.
     #[error("list {} failed: {source}", path.display())]

@@ -36,9 +36,12 @@
 //!     MANIFEST.json                  written last
 //!     train_state.json               any files, at any depth
 //!     weights/model.safetensors
+//!   pins/ckpt-step-3.keep            never pruned; holds a note for people
+//!   .store.json                      layout version and run id; another run is refused, see [`StoreOptions::adopt`]
 //!   .store.lock                      flock of the one writer; says who it is; never removed
 //!   .tmp-ckpt-step-13-<run>-<pid>-<n>/     a save in progress, or what a kill left of one
 //!   .trash-ckpt-step-3-<run>-<pid>-<n>/    being deleted
+//!   .tmp-file-<run>-<pid>-<n>              a small file on its way
 //!   abandoned-12-1/ckpt-step-14/     set aside by a rollback to step 12; never deleted
 //!   anything else                    not ours: never read, moved or deleted
 //! ```
@@ -56,7 +59,7 @@
 //! | `parent_step` | the newest valid step when it was written, or `null` |
 //! | `created_unix_ms` | for people; nothing sorts by it |
 //! | `environment` | text by name: what exact resumption depends on |
-//! | `metrics` | numbers by name, all finite: what the policy [`Keep::Best`] compares |
+//! | `metrics` | numbers by name, all finite: what [`Keep::Best`] compares |
 //! | `files` | ascending by path (bytewise), each `path`, `size` in bytes, `blake3` of the whole, and for a file over 4 MiB `chunks`: for each 4 MiB the chaining value of that subtree of the file's BLAKE3 |
 //! | `self_blake3` | the BLAKE3 of every byte before this member's line |
 //!
@@ -82,7 +85,30 @@
 //! the next one writes new files. Pruning renames to `.trash-`, syncs the root and only then deletes; it removes nothing
 //! unless a newer checkpoint stands that this process committed or has read in full.
 //!
+//! # What stays
+//!
+//! [`Store::prune`] takes a [`Retention`], reasons to keep a checkpoint, as values or as text:
+//!
+//! | | text | value |
+//! |---|---|---|
+//! | all of them | `all` | [`Keep::All`] |
+//! | the newest three | `3`, `last 3` | [`Keep::Last`] |
+//! | every thousandth step | `every 1000` | [`Keep::EverySteps`] |
+//! | the last day's | `last 24h` | [`Keep::Within`] |
+//! | the best two by a metric given to [`Stage::metric`] | `best 2 by return`, `best 2 by lowest loss` | [`Keep::Best`] |
+//! | whatever any of these keeps | `last 3, every 1000` | [`Keep::or`] |
+//!
+//! The newest valid checkpoint stays whatever they say, `0` and `-1` are errors that say to write `all`, and while one is
+//! being saved the disk holds it beside those that stay. [`plan`] decides without a disk and gives every reason for every
+//! step; [`Reader::plan`] shows what a prune would do. [`Reader::pin`] keeps a checkpoint from every policy until it is
+//! unpinned, beside a running writer and in every copy of the store; [`Checkpoint::pin`] does so while a process reads
+//! it, and dies with that process. `piton checkpoint` (crate `piton`) does all this from a shell: `ls`, `verify`, `fsck`,
+//! `diff`, `prune --dry-run`, `pin`, `unpin`.
+//!
 //! # Measured
+//!
+//! With 100,000 names of others in the root (`cargo bench -p piton-checkpoint --bench listing`, 2026-12-01, ext4, load 2,
+//! median of 100), `latest` takes 41 ms and so does `open`; without them 0.04 ms and 1.1 ms.
 //!
 //! `cargo bench -p piton-checkpoint`, 2026-11-30, ext4, median of 40. The two cores were building other things (load
 //! 10) and waited for each other's disk, so compare within a row.

@@ -23,8 +23,16 @@ pub struct RenderOptions {
 }
 
 /// Fields of the manifest that depend on the clock, the run, the machine or the float kernels.
-const VOLATILE: [&str; 7] =
-    ["format", "run_id", "config_digest", "created_unix_ms", "environment", "files", "self_blake3"];
+const VOLATILE: [&str; 8] = [
+    "format",
+    "run_id",
+    "config_digest",
+    "created_unix_ms",
+    "environment",
+    "metrics",
+    "files",
+    "self_blake3",
+];
 /// A JSON file larger than this is shown by its size alone.
 const MAX_JSON_BYTES: u64 = 64 * 1024;
 
@@ -64,7 +72,7 @@ impl RenderOptions {
 ///     "environment": "[environment]",
 ///     "files": "[files]",
 ///     "format": "[format]",
-///     "metrics": {},
+///     "metrics": "[metrics]",
 ///     "parent_step": null,
 ///     "run_id": "[run_id]",
 ///     "self_blake3": "[self_blake3]",

@@ -81,16 +81,24 @@ impl Stage {
         Ok(StageFile { stage: self, name: path.to_owned(), file, digester, buffer: Vec::new() })
     }
 
-    /// Notes a figure in the manifest, by which [`Keep::Best`](crate::Keep::Best) compares checkpoints.
+    /// Puts a number into the manifest, for [`Keep::Best`](crate::Keep::Best) and for people. Given twice, the later value
+    /// counts.
     ///
     /// # Errors
-    /// [`Error::Metric`] when it is not finite: such a checkpoint could neither be best nor not.
-    pub fn metric(&mut self, name: impl Into<String>, value: f64) -> Result<(), Error> {
-        let name = name.into();
+    /// [`Error::Metric`] for a value that is not finite, which could neither be written nor ranked, and for a name that is
+    /// empty, longer than 255 bytes, or has a space, a comma or a control character, which no policy could spell.
+    pub fn metric(&mut self, name: &str, value: f64) -> Result<(), Error> {
+        let refuse = |reason| Err(Error::Metric { name: name.to_owned(), value, reason });
         if !value.is_finite() {
-            return Err(Error::Metric { name, value });
+            return refuse("it is not a finite number");
         }
-        self.metrics.insert(name, value);
+        if name.is_empty()
+            || name.len() > 255
+            || name.contains(|c: char| c == ',' || c.is_whitespace() || c.is_control())
+        {
+            return refuse("its name is empty, longer than 255 bytes or has a space or a comma");
+        }
+        self.metrics.insert(name.to_owned(), value);
         Ok(())
     }
 

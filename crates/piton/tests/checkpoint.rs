@@ -36,6 +36,7 @@ impl Shell {
             let saved = store.save(step, Overwrite::Refuse, |stage| {
                 stage.write_json("train_state.json", &serde_json::json!({ "cur_step": step }))?;
                 stage.write("weights/model.safetensors", &tensor(&[1.0, 2.0 + step as f32 / 8.0]))?;
+                stage.metric("return", if step == 20 { 9.0 } else { step as f64 / 8.0 })?;
                 stage.write("weights/base.bin", &[7; 3000])
             });
             saved.unwrap();
@@ -90,10 +91,10 @@ fn ls_shows_a_run_by_any_of_its_paths() {
     let run = shell.run(&["ls", "runs/a"]);
     assert_snapshot!(run, @"
     runs/a/20260131120000/checkpoints  run 20260131120000
-      STEP  AGE     SIZE  FILES  PIN           STATE
-         9    -        -      -  -             damaged: weights/base.bin is missing
-        10  2 d  3.0 KiB      3  in the paper  ok
-       100  2 d  3.0 KiB      3  -             ok
+      STEP  AGE     SIZE  FILES  METRICS      PIN           STATE
+         9    -        -      -  -            -             damaged: weights/base.bin is missing
+        10  2 d  3.0 KiB      3  return=1.25  in the paper  ok
+       100  2 d  3.0 KiB      3  return=12.5  -             ok
       3 checkpoints, 6.0 KiB, 1 damaged
     exit code 0
     ");
@@ -101,8 +102,8 @@ fn ls_shows_a_run_by_any_of_its_paths() {
     assert_eq!(shell.run(&["ls", "runs/a/20260131120000/checkpoints"]), run);
     assert_snapshot!(shell.run(&["ls", "runs/a/20260131120000/checkpoints/ckpt-step-10/"]), @"
     runs/a/20260131120000/checkpoints  run 20260131120000
-      STEP  AGE     SIZE  FILES  PIN           STATE
-        10  2 d  3.0 KiB      3  in the paper  ok
+      STEP  AGE     SIZE  FILES  METRICS      PIN           STATE
+        10  2 d  3.0 KiB      3  return=1.25  in the paper  ok
       1 checkpoint, 3.0 KiB
     exit code 0
     ");
@@ -123,7 +124,9 @@ fn ls_gives_json_to_scripts() {
             "created_unix_ms": "[TIME]",
             "damage": null,
             "files": 3,
-            "metrics": {},
+            "metrics": {
+              "return": 1.125
+            },
             "path": "runs/a/20260131120000/checkpoints/ckpt-step-9",
             "pin": null,
             "step": 9
@@ -194,13 +197,13 @@ fn prune_says_what_goes_and_why_the_others_stay_before_it_does_it() {
     let shell = Shell::new(&[10, 20, 30, 40, 50]);
     shell.run(&["pin", "runs/a", "--step", "10", "--note", "in the paper"]);
     damage(&shell.step(40).join("MANIFEST.json"));
-    let args = ["prune", "runs/a", "--keep", "every 30", "--keep", "last 1h", "--dry-run"];
+    let args = ["prune", "runs/a", "--keep", "best 1 by return", "--keep", "every 40", "--dry-run"];
     assert_snapshot!(shell.run(&args), @"
     runs/a/20260131120000/checkpoints
       STEP  AGE     SIZE         WHY
         10  2 d  3.0 KiB  stays  pinned (in the paper)
-        20  2 d  3.0 KiB  goes   -
-        30  2 d  3.0 KiB  stays  every 30
+        20  2 d  3.0 KiB  stays  best 1 by return
+        30  2 d  3.0 KiB  goes   -
         40    -        -  stays  damaged: yours to delete
         50  2 d  3.0 KiB  stays  newest
       would remove 1 checkpoint, 3.0 KiB; nothing was changed (--dry-run)
@@ -211,8 +214,8 @@ fn prune_says_what_goes_and_why_the_others_stay_before_it_does_it() {
     runs/a/20260131120000/checkpoints
       STEP  AGE     SIZE         WHY
         10  2 d  3.0 KiB  stays  pinned (in the paper)
-        20  2 d  3.0 KiB  goes   -
-        30  2 d  3.0 KiB  stays  every 30
+        20  2 d  3.0 KiB  stays  best 1 by return
+        30  2 d  3.0 KiB  goes   -
         40    -        -  stays  damaged: yours to delete
         50  2 d  3.0 KiB  stays  newest
       removed 1 checkpoint, 3.0 KiB
@@ -222,10 +225,10 @@ fn prune_says_what_goes_and_why_the_others_stay_before_it_does_it() {
     runs/a/20260131120000/checkpoints
       STEP  AGE     SIZE         WHY
         10  2 d  3.0 KiB  stays  pinned (in the paper)
-        30  2 d  3.0 KiB  stays  every 30
+        20  2 d  3.0 KiB  goes   -
         40    -        -  stays  damaged: yours to delete
         50  2 d  3.0 KiB  stays  newest
-      removed 0 checkpoints, 0 B
+      removed 1 checkpoint, 3.0 KiB
     exit code 0
     ");
     assert!(!shell.step(20).exists() && shell.step(40).exists());
@@ -322,8 +325,8 @@ fn diff_names_files_members_and_tensors() {
     let shell = Shell::new(&[1, 2]);
     let of = |step: u64| format!("runs/a/20260131120000/checkpoints/ckpt-step-{step}");
     assert_snapshot!(shell.run(&["diff", &of(1), "runs/a"]), @"
-    --- runs/a/20260131120000/checkpoints/ckpt-step-1  step 1
-    +++ runs/a/20260131120000/checkpoints/ckpt-step-2  step 2
+    --- runs/a/20260131120000/checkpoints/ckpt-step-1  step 1  return=0.125
+    +++ runs/a/20260131120000/checkpoints/ckpt-step-2  step 2  return=0.25
     ! train_state.json
         /cur_step: 1 -> 2
     ! weights/model.safetensors
@@ -332,15 +335,15 @@ fn diff_names_files_members_and_tensors() {
     exit code 1
     ");
     assert_snapshot!(shell.run(&["diff", &of(1), &of(1)]), @"
-    --- runs/a/20260131120000/checkpoints/ckpt-step-1  step 1
-    +++ runs/a/20260131120000/checkpoints/ckpt-step-1  step 1
+    --- runs/a/20260131120000/checkpoints/ckpt-step-1  step 1  return=0.125
+    +++ runs/a/20260131120000/checkpoints/ckpt-step-1  step 1  return=0.125
     0 files different, 3 files the same
     exit code 0
     ");
     damage(&shell.step(2).join("train_state.json"));
     assert_snapshot!(shell.run(&["diff", &of(1), &of(2)]), @"
-    --- runs/a/20260131120000/checkpoints/ckpt-step-1  step 1
-    +++ runs/a/20260131120000/checkpoints/ckpt-step-2  step 2
+    --- runs/a/20260131120000/checkpoints/ckpt-step-1  step 1  return=0.125
+    +++ runs/a/20260131120000/checkpoints/ckpt-step-2  step 2  return=0.25
     error: checkpoint file runs/a/20260131120000/checkpoints/ckpt-step-2/train_state.json is damaged: has the wrong checksum from byte 0 on; use an older checkpoint
     exit code 1
     ");

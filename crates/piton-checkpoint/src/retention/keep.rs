@@ -26,7 +26,7 @@ pub enum Keep {
     Best {
         /// How many.
         count: NonZeroUsize,
-        /// Name of the metric in the manifest.
+        /// Name of the metric, as given to [`Stage::metric`](crate::Stage::metric).
         metric: String,
         /// Which end of it is good.
         order: Order,

@@ -180,6 +180,10 @@ fn what_cannot_be_in_a_checkpoint_is_refused_by_name() {
         "file \"half\" was not finished: call finish() on every StageFile before the save ends",
     );
     refused(
+        |stage| stage.metric("a, b", 1.0),
+        "cannot record metric \"a, b\" = 1: its name is empty, longer than 255 bytes or has a space or a comma; leave it out where there is none",
+    );
+    refused(
         |stage| {
             fill(stage, 1)?;
             std::fs::remove_file(stage.dir().join("train_state.json")).unwrap();

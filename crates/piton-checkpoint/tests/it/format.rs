@@ -75,7 +75,10 @@ fn a_metric_that_is_not_finite_is_refused() {
     for value in [f64::NAN, f64::INFINITY] {
         let saved = store.save(1, Overwrite::Refuse, |stage| stage.metric("return", value));
         let error = saved.unwrap_err().to_string();
-        assert!(error.contains(&format!("metric return is {value}, expected a finite number")), "{error}");
+        assert!(
+            error.contains(&format!("metric \"return\" = {value}: it is not a finite number")),
+            "{error}"
+        );
     }
     assert_eq!(store.reader().steps().unwrap(), [] as [u64; 0]);
 }

@@ -3,10 +3,13 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
+use std::time::Duration;
 
-use piton_checkpoint::{Op, Store};
+use piton_checkpoint::{Keep, Op, Overwrite, Retention, Store};
 
-use crate::support::{Trace, assert_filled, last, names, no_pins, open, options, read, save, store_with};
+use crate::support::{
+    Trace, assert_filled, fill, last, names, no_pins, open, options, read, save, store_with,
+};
 
 #[test]
 fn the_list_is_the_directory_so_a_restart_prunes_what_another_process_wrote() {
@@ -30,6 +33,28 @@ fn pinned_steps_stay() {
     assert_eq!((pruned.removed, pruned.kept, pruned.pinned), (vec![3], vec![1, 2, 4], vec![1]));
     drop(pin);
     assert_eq!(store.prune(last(1), &no_pins()).unwrap().removed, [1, 2]);
+}
+
+#[test]
+fn the_best_by_a_metric_of_the_manifest_stay() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut store = open(temp.path());
+    for (step, value) in [(1, 0.1), (2, 0.3), (3, f64::MIN_POSITIVE), (4, 0.2)] {
+        let saved = store.save(step, Overwrite::Refuse, |stage| {
+            stage.metric("eval/accuracy", 7.0)?;
+            stage.metric("eval/accuracy", value)?;
+            fill(stage, step)
+        });
+        assert_eq!(saved.unwrap().manifest().metrics, [("eval/accuracy".to_owned(), value)].into());
+    }
+    drop(store);
+    // Read back from the disk, by another process.
+    let best: Retention = "best 2 by eval/accuracy".parse().unwrap();
+    assert_eq!(open(temp.path()).prune(best.clone(), &no_pins()).unwrap().kept, [2, 4]);
+    assert_eq!(read(temp.path()).at(2).unwrap().manifest().metrics["eval/accuracy"], 0.3);
+    // The clock of the tests stands still, so that the newest is as old as the others.
+    let pruned = open(temp.path()).prune(best.or(Keep::Within(Duration::ZERO)), &no_pins()).unwrap();
+    assert_eq!((pruned.removed.len(), pruned.kept.len()), (0, 2));
 }
 
 #[test]

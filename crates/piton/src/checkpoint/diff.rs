@@ -8,13 +8,20 @@ use serde_json::Value;
 
 use super::Verdict;
 use super::args::DiffArgs;
-use super::format::{count, size};
+use super::format::{count, metrics, size};
 use super::target::Target;
 
 pub(super) fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<Verdict> {
     let (first, second) = (Target::one_checkpoint(&args.first)?, Target::one_checkpoint(&args.second)?);
-    writeln!(out, "--- {}  step {}", first.path().display(), first.step())?;
-    writeln!(out, "+++ {}  step {}", second.path().display(), second.step())?;
+    for (sign, of) in [("---", &first), ("+++", &second)] {
+        let told = format!(
+            "{sign} {}  step {}  {}",
+            of.path().display(),
+            of.step(),
+            metrics(&of.manifest().metrics)
+        );
+        writeln!(out, "{}", told.trim_end())?;
+    }
     let changes = piton_checkpoint::diff(&first, &second)?;
     let same = first.files().filter(|path| !changes.contains_key(*path)).count();
     for (path, change) in &changes {

@@ -1,5 +1,7 @@
 //! Numbers and tables for people.
 
+use std::collections::BTreeMap;
+
 /// `1.2 GiB`.
 pub(crate) fn size(bytes: u64) -> String {
     let units = ["KiB", "MiB", "GiB", "TiB"];
@@ -31,6 +33,12 @@ pub(crate) fn age(created_unix_ms: u64, now_unix_ms: u64) -> String {
 /// `1 file`, `3 files`.
 pub(crate) fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// `loss=0.25 return=12`.
+pub(crate) fn metrics(metrics: &BTreeMap<String, f64>) -> String {
+    let told: Vec<String> = metrics.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    told.join(" ")
 }
 
 /// Rows under a head, in columns; the first `right` columns are aligned to the right. An empty cell shows a dash, a column

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::Verdict;
 use super::args::LsArgs;
-use super::format::{age, count, size, table};
+use super::format::{age, count, metrics, size, table};
 use super::target::Target;
 
 /// A store as `--json` shows it.
@@ -93,7 +93,7 @@ fn row(step: u64, path: &Path, found: Result<&Checkpoint, &Rejected>, pin: Optio
         created_unix_ms: manifest.map(|manifest| manifest.created_unix_ms),
         bytes: manifest.map(|manifest| manifest.files.iter().map(|file| file.size).sum()),
         files: manifest.map(|manifest| manifest.files.len()),
-        metrics: manifest.map(super::metrics).unwrap_or_default(),
+        metrics: manifest.map(|manifest| manifest.metrics.clone()).unwrap_or_default(),
         pin,
         damage: found.err().map(|rejected| rejected.reason.to_string()),
     }
@@ -120,7 +120,6 @@ fn tell(store: &Listed, now_unix_ms: u64, out: &mut dyn Write) -> Result<()> {
 }
 
 fn cells(row: &Row, now_unix_ms: u64) -> Vec<String> {
-    let metrics: Vec<String> = row.metrics.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let pin = match row.pin.as_deref() {
         None => String::new(),
         Some("") => "pinned".to_owned(),
@@ -131,7 +130,7 @@ fn cells(row: &Row, now_unix_ms: u64) -> Vec<String> {
         row.created_unix_ms.map(|created| age(created, now_unix_ms)).unwrap_or_default(),
         row.bytes.map(size).unwrap_or_default(),
         row.files.map(|files| files.to_string()).unwrap_or_default(),
-        metrics.join(" "),
+        metrics(&row.metrics),
         pin,
         row.damage.as_ref().map_or_else(|| "ok".to_owned(), |damage| format!("damaged: {damage}")),
     ]

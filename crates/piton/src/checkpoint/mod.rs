@@ -10,11 +10,10 @@ mod prune;
 mod target;
 mod verify;
 
-use std::collections::BTreeMap;
 use std::io::Write;
 
 use anyhow::{Context, Result};
-use piton_checkpoint::{Manifest, Reader, Store, StoreOptions};
+use piton_checkpoint::{Reader, Store, StoreOptions};
 
 pub use args::{
     CheckpointArgs, CheckpointCommand, DiffArgs, FsckArgs, LsArgs, PathArgs, PinArgs, PruneArgs, UnpinArgs,
@@ -57,8 +56,4 @@ fn writer(store: &Reader, now_unix_ms: u64) -> Result<Store> {
     };
     let options = StoreOptions::new(run_id, "", move || now_unix_ms).holder("piton checkpoint");
     Ok(Store::open(store.root(), options)?)
-}
-
-fn metrics(_manifest: &Manifest) -> BTreeMap<String, f64> {
-    BTreeMap::new()
 }
