@@ -28,7 +28,7 @@ fn version_2_loads() {
     let latest = read(&golden("v2")).latest().unwrap().unwrap();
     assert_eq!(latest.step(), 10);
     assert_eq!(latest.verify().unwrap(), piton_checkpoint::Report::default());
-    assert_eq!(latest.manifest().metrics["eval/accuracy"], 0.25);
+    assert_eq!(latest.manifest().metrics.get("eval/accuracy"), Some(&0.25));
     assert_eq!(latest.read("weights/model.bin").unwrap(), vec![b'p'; (4 << 20) + 2000]);
 }
 
