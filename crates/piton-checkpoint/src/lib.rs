@@ -105,6 +105,9 @@
 //! it, and dies with that process. `piton checkpoint` (crate `piton`) does all this from a shell: `ls`, `verify`, `fsck`,
 //! `diff`, `prune --dry-run`, `pin`, `unpin`.
 //!
+//! For a snapshot test of your own, [`render`] turns a checkpoint into text that is equal on every machine; its page has an
+//! example with `insta` to copy.
+//!
 //! # Measured
 //!
 //! With 100,000 names of others in the root (`cargo bench -p piton-checkpoint --bench listing`, 2026-12-01, ext4, load 2,

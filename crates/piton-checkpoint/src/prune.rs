@@ -37,16 +37,15 @@ impl Store {
     /// # Errors
     /// When the directory or a checkpoint cannot be read. Failed deletions are in the result.
     pub fn prune(&mut self, keep: impl Into<Retention>, pinned: &BTreeSet<u64>) -> Result<Pruned, Error> {
-        let now_unix_ms = (self.options.now_unix_ms)();
-        let valid = self.reader.countable(&mut self.sure)?;
-        let pinned = self.reader.with_pins(pinned)?;
-        let Plan { remove, .. } = plan(&valid, &keep.into(), &pinned, now_unix_ms);
+        let Plan { keep, remove } = self.plan(&keep.into(), pinned)?;
         let mut pruned = Pruned { waits_for: self.uncertain, ..Pruned::default() };
         let trash = match self.uncertain {
             None => self.throw_away(&remove, &mut pruned),
             Some(_) => Vec::new(),
         };
-        pruned.kept = valid.into_keys().filter(|step| !pruned.removed.contains(step)).collect();
+        let left = remove.into_iter().filter(|step| !pruned.removed.contains(step));
+        pruned.kept = keep.into_keys().chain(left).collect();
+        pruned.kept.sort_unstable();
         if trash.is_empty() {
             return Ok(pruned);
         }
@@ -59,6 +58,17 @@ impl Store {
             pruned.problems.extend(self.dir().remove_tree(name).err());
         }
         Ok(pruned)
+    }
+
+    /// What [`prune`](Self::prune) would do at this moment, and why. The newest checkpoint that had to be read for this is
+    /// not read again by the prune.
+    ///
+    /// # Errors
+    /// As [`prune`](Self::prune).
+    pub fn plan(&mut self, keep: &Retention, pinned: &BTreeSet<u64>) -> Result<Plan, Error> {
+        let now_unix_ms = (self.options.now_unix_ms)();
+        let valid = self.reader.countable(&mut self.sure)?;
+        Ok(plan(&valid, keep, &self.reader.with_pins(pinned)?, now_unix_ms))
     }
 
     /// Renames the victims, oldest first; each comes back with its directory locked against new pins.

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::name;
 use crate::verify::Depth;
 
-/// A store opened for reading: takes no lock, changes nothing.
+/// A store opened for reading: takes no lock, and changes nothing but the pins it is told to set.
 #[derive(Debug)]
 pub struct Reader {
     root: Arc<Dir>,

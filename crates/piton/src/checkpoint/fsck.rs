@@ -35,8 +35,8 @@ pub(super) fn run(args: &FsckArgs, now_unix_ms: u64, out: &mut dyn Write) -> Res
 /// Opening a store for writing removes what is garbage; here it is told.
 fn repair(root: &Path, now_unix_ms: u64, out: &mut dyn Write) -> Result<()> {
     let store = Store::open_read_only(root)?;
-    let before = store.survey()?.leftovers;
-    if before.is_empty() {
+    let Survey { leftovers: before, identity, .. } = store.survey()?;
+    if before.is_empty() && identity.is_some() {
         return Ok(());
     }
     let mut writer = writer(&store, now_unix_ms).context("cannot repair")?;

@@ -28,7 +28,7 @@ pub(super) fn run(args: &PruneArgs, now_unix_ms: u64, out: &mut dyn Write) -> Re
     }
     // Locked first, so that the table is about the same moment as the deed.
     let mut writer = writer(&store, now_unix_ms)?;
-    let plan = store.plan(&retention, &BTreeSet::new(), now_unix_ms)?;
+    let plan = writer.plan(&retention, &BTreeSet::new())?;
     let freed = tell(&store, &plan, now_unix_ms, out)?;
     let pruned = writer.prune(retention, &BTreeSet::new())?;
     if pruned.pinned.is_empty() {
