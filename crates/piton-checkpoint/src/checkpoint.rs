@@ -14,6 +14,7 @@ use crate::file::FileHandle;
 use crate::hook::Op;
 use crate::manifest::{FileEntry, MAX_MANIFEST_BYTES, Manifest};
 use crate::name::{self, MANIFEST};
+use crate::reader::steps_in;
 use crate::verify;
 
 /// A checkpoint whose manifest is whole. Cheap to clone; holds its directory open.
@@ -120,7 +121,8 @@ impl Checkpoint {
             return Ok(Pin { dir, pid: std::process::id() });
         }
         let root = self.path().parent().unwrap_or(Path::new("")).to_owned();
-        Err(Error::NoSuchStep { step: self.step(), root, there: Vec::new() })
+        let there = self.dir.parent().and_then(|root| steps_in(&root)).unwrap_or_default();
+        Err(Error::NoSuchStep { step: self.step(), root, there })
     }
 
     /// Opens the checkpoint in `dir`, whatever that is named: a copy, or one that was set aside. Its manifest is whole;

@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Arc, Mutex};
 
-use piton_checkpoint::{Error, Overwrite, Why};
+use piton_checkpoint::{Error, FileHook, Op, Overwrite, Store, Verdict, Why};
 
-use crate::support::{assert_filled, fill, last, names, no_pins, open, read, save, store_with};
+use crate::support::{assert_filled, fill, last, names, no_pins, open, options, read, save, store_with};
 
 #[test]
 fn a_pinned_checkpoint_outlives_every_policy_until_it_is_unpinned() {
@@ -93,6 +95,40 @@ fn a_pin_goes_with_its_checkpoint_when_that_is_set_aside() {
     assert_eq!(store.reader().abandoned().unwrap(), [temp.path().join("abandoned-2-1/ckpt-step-3")]);
     save(&mut store, 3).unwrap();
     assert_eq!(store.prune(last(1), &no_pins()).unwrap().kept, [3]);
+}
+
+/// Pins step 1 from outside just before the pruner makes a kind of call on it, after it decided what goes.
+#[derive(Debug)]
+struct PinBefore {
+    op: Op,
+    root: PathBuf,
+    pinned: Mutex<Option<Result<(), Error>>>,
+}
+
+impl FileHook for PinBefore {
+    fn before(&self, op: Op, path: &Path) -> Verdict {
+        if op == self.op && path.ends_with("ckpt-step-1") {
+            *self.pinned.lock().unwrap() = Some(read(&self.root).pin(1, ""));
+        }
+        Verdict::Go
+    }
+}
+
+/// Whoever is told that it is pinned finds it there; whoever comes too late is told so.
+#[test]
+fn a_pin_in_the_middle_of_a_prune_holds_or_is_refused() {
+    for (op, holds) in [(Op::Lock, true), (Op::Rename, false)] {
+        let temp = tempfile::tempdir().unwrap();
+        store_with(temp.path(), 1..=2);
+        let hook = Arc::new(PinBefore { op, root: temp.path().to_owned(), pinned: Mutex::default() });
+        let mut store = Store::open(temp.path(), options().hook(hook.clone())).unwrap();
+        let pruned = store.prune(last(1), &no_pins()).unwrap();
+        let pinned = hook.pinned.lock().unwrap().take().unwrap();
+        assert_eq!(pinned.is_ok(), holds, "{op}: {pinned:?}");
+        assert_eq!(pruned.removed.is_empty(), holds, "{op}: {pruned:?}");
+        assert_eq!(read(temp.path()).at(1).is_ok(), holds, "{op}");
+        assert_eq!(store.reader().pins().unwrap().contains_key(&1), holds, "{op}");
+    }
 }
 
 /// A reader that opened a checkpoint just before it was pruned must not believe that it is safe.
