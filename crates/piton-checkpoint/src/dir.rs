@@ -97,6 +97,30 @@ impl Dir {
         }
     }
 
+    /// Gives the file at `rel` in `source` the same path here, making the directories on the way; no component may be a
+    /// link. `false` where the file system cannot.
+    pub(crate) fn link(&self, rel: &str, source: &Self) -> Result<bool, Error> {
+        if let Some((first, rest)) = rel.split_once('/') {
+            return match self.make_dir(first) {
+                Err(error) if !error.is(Errno::EXIST) => Err(error),
+                _ => self.child(first)?.link(rest, &source.child(first)?),
+            };
+        }
+        let path = self.path.join(rel);
+        let link = || rustix::fs::linkat(&source.fd, rel, &self.fd, rel, AtFlags::empty());
+        match self.make(Op::Link, &path, link) {
+            Ok(()) => Ok(true),
+            Err(error)
+                if [Errno::PERM, Errno::OPNOTSUPP, Errno::NOSYS, Errno::MLINK, Errno::XDEV]
+                    .iter()
+                    .any(|errno| error.is(*errno)) =>
+            {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Opens a file for reading and writing, creating it if need be.
     pub(crate) fn open_or_create(&self, name: &str) -> Result<FileHandle, Error> {
         self.create_with(name, OFlags::RDWR)

@@ -206,6 +206,25 @@ pub enum Error {
         /// Line, column and reason.
         source: serde_json::Error,
     },
+    /// The content of a save in the background could not be produced.
+    #[error("the save of step {step} was given up, because its content could not be produced: {source}")]
+    Content {
+        /// The step.
+        step: u64,
+        /// The caller's reason.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A save's outcome was asked for twice.
+    #[error("how the save of step {step} ended was already told, by the store")]
+    AlreadyTold {
+        /// The step.
+        step: u64,
+    },
+    /// A thread of the store panicked; the save that it worked on failed, and the next one works again.
+    #[error(
+        "the thread that writes checkpoints panicked; this save is lost, the earlier checkpoints are intact"
+    )]
+    WriterPanicked,
     /// A directory tree could not be listed.
     #[error("list {} failed: {source}", path.display())]
     Walk {

@@ -4,9 +4,10 @@ use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, Mode};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::buffer::{PAGE_BYTES, Pool};
 use crate::error::Error;
 use crate::hash::{Digest, Digester};
 use crate::hook::Op;
@@ -49,6 +50,48 @@ impl FileHandle {
             bytes = &bytes[written..];
         }
         Ok(())
+    }
+
+    /// Writes all of `bytes` at `offset`, past the page cache where file system and alignment allow.
+    pub(crate) fn write_at(&self, bytes: &[u8], offset: u64, pool: &Pool) -> Result<(), Error> {
+        let mut done = 0;
+        let mut direct = pool.tries_direct() && self.set_direct(true, pool)?;
+        while done < bytes.len() {
+            let left = &bytes[done..];
+            let aligned = left.len() - left.len() % PAGE_BYTES;
+            if direct && (aligned == 0 || done % PAGE_BYTES != 0) {
+                direct = !self.set_direct(false, pool)?;
+            }
+            let now = if direct { aligned } else { left.len() };
+            let at = offset + done as u64;
+            let written = syscall::make_sized(&self.hook, Op::Write, &self.path, now, |most| {
+                rustix::io::pwrite(&self.fd, &left[..most], at)
+            });
+            match written {
+                Ok(0) => return Err(Error::call(Op::Write, &self.path, Errno::IO)),
+                Ok(count) => done += count,
+                // the file system took the flag and not the write, or the write was cut short at an odd place
+                Err(error) if direct && error.is(Errno::INVAL) => direct = !self.set_direct(false, pool)?,
+                Err(error) => return Err(syscall::explain(error, self.fd.as_fd(), left.len() as u64)),
+            }
+        }
+        if direct {
+            self.set_direct(false, pool)?;
+        }
+        Ok(())
+    }
+
+    /// Switches direct writing; says whether it is as wished. A file system that has none is remembered.
+    fn set_direct(&self, on: bool, pool: &Pool) -> Result<bool, Error> {
+        let flags = if on { OFlags::DIRECT } else { OFlags::empty() };
+        match syscall::make(&self.hook, Op::Direct, &self.path, || rustix::fs::fcntl_setfl(&self.fd, flags)) {
+            Ok(()) => Ok(true),
+            Err(error) if on && error.is(Errno::INVAL) => {
+                pool.direct_is_refused();
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Reads into `buffer`; 0 at the end.

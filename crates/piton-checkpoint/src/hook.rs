@@ -38,6 +38,10 @@ pub enum Op {
     Create,
     /// Writing to a file.
     Write,
+    /// Switching a file to or from writing past the page cache.
+    Direct,
+    /// Giving a file of an earlier checkpoint a second name.
+    Link,
     /// Cutting a file to a length.
     Truncate,
     /// Setting a file's mode.
@@ -75,6 +79,8 @@ impl fmt::Display for Op {
             Self::Lock => "lock",
             Self::Create => "create",
             Self::Write => "write",
+            Self::Direct => "switch direct writing of",
+            Self::Link => "link",
             Self::Truncate => "truncate",
             Self::Chmod => "set mode of",
             Self::Sync => "fsync",

@@ -131,6 +131,8 @@
 //! Windows.
 
 mod abandon;
+mod background;
+mod buffer;
 mod checkpoint;
 mod damage;
 mod diff;
@@ -145,6 +147,7 @@ mod manifest;
 mod name;
 mod options;
 mod pins;
+mod pipe;
 mod prune;
 mod reader;
 mod render;
@@ -152,12 +155,14 @@ mod retention;
 mod safetensors;
 mod save;
 mod seal;
+mod slot;
 mod stage;
 mod store;
 mod survey;
 mod syscall;
 mod verify;
 
+pub use background::BackgroundStore;
 pub use checkpoint::{Checkpoint, Pin};
 pub use damage::{BadFile, Damage, ManifestDamage, Reason, Rejected};
 pub use diff::{FileChange, TensorChange, diff};
@@ -173,6 +178,7 @@ pub use reader::{Discovery, Reader};
 pub use render::{RenderOptions, render};
 pub use retention::{Keep, Listed, Order, Plan, Retention, RetentionError, Why, plan};
 pub use save::Overwrite;
+pub use slot::{SaveHandle, Saved};
 pub use stage::{Stage, StageFile};
 pub use store::{Store, free_bytes};
 pub use survey::Survey;

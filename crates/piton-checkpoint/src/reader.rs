@@ -13,7 +13,7 @@ use crate::name;
 use crate::verify::Depth;
 
 /// A store opened for reading: takes no lock, and changes nothing but the pins it is told to set.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Reader {
     root: Arc<Dir>,
 }

@@ -22,7 +22,30 @@ pub enum Overwrite {
     Exchange,
 }
 
+/// A save that has a stage and no checkpoint yet.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub(crate) stage: Stage,
+    manifest: Manifest,
+    publish: Publish,
+}
+
+impl Begun {
+    /// Lets the caller fill the stage.
+    pub(crate) fn fill<E>(
+        &mut self,
+        fill: impl FnOnce(&mut Stage) -> Result<(), E>,
+    ) -> Result<(), SaveError<E>> {
+        // A failed write through `io::Write` loses path and operation on its way through the caller; keep ours.
+        let ours = |stage: &mut Stage, content| {
+            stage.failed.take().map_or(SaveError::Content(content), SaveError::Store)
+        };
+        fill(&mut self.stage).map_err(|content| ours(&mut self.stage, content))
+    }
+}
+
 /// How the new directory gets its name.
+#[derive(Debug)]
 enum Publish {
     Rename,
     Exchange,
@@ -43,16 +66,24 @@ impl Store {
         overwrite: Overwrite,
         fill: impl FnOnce(&mut Stage) -> Result<(), E>,
     ) -> Result<Checkpoint, SaveError<E>> {
+        let mut begun = self.begin_save(step, overwrite)?;
+        begun.fill(fill)?;
+        Ok(self.commit(begun)?)
+    }
+
+    /// Cleans up, and makes an empty stage for `step`.
+    pub(crate) fn begin_save(&mut self, step: u64, overwrite: Overwrite) -> Result<Begun, Error> {
         self.sweep()?;
         let publish = self.admit(step, overwrite)?;
         let manifest = self.manifest_for(step)?;
-        let mut stage = self.begin(step)?;
-        if let Err(content) = fill(&mut stage) {
-            // A failed write through `io::Write` loses path and operation on its way through the caller; keep ours.
-            return Err(stage.failed.take().map_or(SaveError::Content(content), SaveError::Store));
-        }
+        Ok(Begun { stage: self.begin(step)?, manifest, publish })
+    }
+
+    /// Makes what was staged durable under its name.
+    pub(crate) fn commit(&mut self, begun: Begun) -> Result<Checkpoint, Error> {
+        let Begun { mut stage, manifest, publish } = begun;
         let manifest = seal(&mut stage, manifest)?;
-        Ok(self.publish(stage, manifest, publish)?)
+        self.publish(stage, manifest, publish)
     }
 
     fn admit(&self, step: u64, overwrite: Overwrite) -> Result<Publish, Error> {
@@ -94,7 +125,7 @@ impl Store {
         loop {
             // A name is taken only if an earlier process with this id left a stage that could not be removed.
             let (name, trash) = self.fresh_names(step);
-            if let Some(stage) = Stage::begin(self.reader.dir(), name, trash)? {
+            if let Some(stage) = Stage::begin(self.reader.dir(), &self.pool, name, trash)? {
                 return Ok(stage);
             }
         }

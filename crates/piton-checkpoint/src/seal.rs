@@ -71,7 +71,7 @@ fn take_in(stage: &mut Stage) -> Result<Vec<String>, Error> {
                 }
                 let digest = file.digest()?;
                 stage.written.insert(path, digest);
-                stage.unsynced.push(file);
+                stage.unsynced.push(std::sync::Arc::new(file));
             }
         }
         seen += 1;

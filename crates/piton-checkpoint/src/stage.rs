@@ -9,12 +9,16 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use serde::Serialize;
 
+use crate::buffer::{Buffer, Pool};
+use crate::checkpoint::Checkpoint;
 use crate::dir::Dir;
 use crate::error::Error;
-use crate::file::{BLOCK_BYTES, FileHandle};
+use crate::file::FileHandle;
 use crate::hash::{Digest, Digester};
 use crate::hook::Op;
+use crate::manifest::FORMAT;
 use crate::name;
+use crate::pipe::Pipe;
 
 /// Where a save puts its files. Dropped without a commit, it removes what it wrote.
 #[derive(Debug)]
@@ -26,9 +30,14 @@ pub struct Stage {
     path: PathBuf,
     pub(crate) written: BTreeMap<String, Digest>,
     pub(crate) metrics: BTreeMap<String, f64>,
-    pub(crate) unsynced: Vec<FileHandle>,
+    pub(crate) unsynced: Vec<Arc<FileHandle>>,
     pub(crate) unfinished: BTreeSet<String>,
     pub(crate) failed: Option<Error>,
+    pool: Arc<Pool>,
+    /// The thread that writes large files, once there was one.
+    pipe: Option<Pipe>,
+    /// Files that are kept in memory until [`release`](Self::release); `None` when files are written at once.
+    held: Option<BTreeMap<String, Held>>,
 }
 
 /// A file being written to a [`Stage`]; hashed on the way. Call [`finish`](Self::finish) at the end.
@@ -36,10 +45,29 @@ pub struct Stage {
 pub struct StageFile<'a> {
     stage: &'a mut Stage,
     name: String,
-    file: FileHandle,
-    digester: Digester,
-    buffer: Vec<u8>,
+    target: Target,
+    /// The file as long as it is small.
+    small: Vec<u8>,
+    /// The chunk that is being filled, once it is not.
+    chunk: Option<Buffer>,
 }
+
+/// Where a file's bytes go.
+#[derive(Debug)]
+enum Target {
+    Disk { file: Arc<FileHandle>, digester: Box<Digester>, sent: u64 },
+    Memory { chunks: Vec<Buffer> },
+}
+
+/// A whole file in memory.
+#[derive(Debug)]
+struct Held {
+    small: Vec<u8>,
+    chunks: Vec<Buffer>,
+}
+
+/// Files up to this size are written through the page cache, and need no thread.
+const SMALL_BYTES: usize = 1024 * 1024;
 
 /// Files kept open for one round of fsyncs at the end; the first fsync then pays for most of the others.
 const MAX_UNSYNCED: usize = 128;
@@ -75,10 +103,47 @@ impl Stage {
     pub fn create(&mut self, path: &str) -> Result<StageFile<'_>, Error> {
         let invalid = |reason| Error::InvalidPath { name: path.to_owned(), reason };
         name::check_path(path).map_err(invalid)?;
-        let file = self.opened()?.create_file(path)?;
+        let target = match &self.held {
+            Some(held) if held.contains_key(path) => {
+                return Err(Error::call(Op::Create, &self.path.join(path), Errno::EXIST));
+            }
+            Some(_) => Target::Memory { chunks: Vec::new() },
+            None => {
+                let file = Arc::new(self.opened()?.create_file(path)?);
+                Target::Disk { file, digester: Box::default(), sent: 0 }
+            }
+        };
         self.unfinished.insert(path.to_owned());
-        let digester = Digester::default();
-        Ok(StageFile { stage: self, name: path.to_owned(), file, digester, buffer: Vec::new() })
+        Ok(StageFile { stage: self, name: path.to_owned(), target, small: Vec::new(), chunk: None })
+    }
+
+    /// Takes over a file of an earlier checkpoint of the same store that has not changed since: a sealed segment of a
+    /// replay buffer. It gets a second name and takes no room, or is copied where the file system has no hard links.
+    ///
+    /// Its bytes are checked at the next load, like all others.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchFile`], [`Error::Corrupt`] when its size is wrong, or as [`create`](Self::create).
+    pub fn link_from(&mut self, checkpoint: &Checkpoint, path: &str) -> Result<(), Error> {
+        let (file, entry) = checkpoint.open_listed(path)?;
+        // values of chunks meant something else in format 1
+        let same_format = entry.chunks.is_empty() || checkpoint.manifest().format == FORMAT;
+        if same_format && self.opened()?.link(path, checkpoint.dir())? {
+            let digest =
+                Digest { size: entry.size, whole: entry.blake3.clone(), chunks: entry.chunks.clone() };
+            self.written.insert(path.to_owned(), digest);
+            self.unsynced.push(Arc::new(file));
+            return Ok(());
+        }
+        let mut copy = self.create(path)?;
+        let mut result = Ok(());
+        file.blocks(|block| {
+            if result.is_ok() {
+                result = copy.put(block);
+            }
+        })?;
+        result?;
+        copy.finish()
     }
 
     /// Puts a number into the manifest, for [`Keep::Best`](crate::Keep::Best) and for people. Given twice, the later value
@@ -123,7 +188,12 @@ impl Stage {
     }
 
     /// Makes the stage `name` in `root`; `None` when the name is taken.
-    pub(crate) fn begin(root: &Arc<Dir>, name: String, trash: String) -> Result<Option<Self>, Error> {
+    pub(crate) fn begin(
+        root: &Arc<Dir>,
+        pool: &Arc<Pool>,
+        name: String,
+        trash: String,
+    ) -> Result<Option<Self>, Error> {
         match root.make_dir(&name) {
             Err(error) if error.is(Errno::EXIST) => return Ok(None),
             made => made?,
@@ -139,6 +209,9 @@ impl Stage {
             unsynced: Vec::new(),
             unfinished: BTreeSet::new(),
             failed: None,
+            pool: Arc::clone(pool),
+            pipe: None,
+            held: None,
         };
         stage.dir = Some(root.child(&stage.name)?);
         Ok(Some(stage))
@@ -164,13 +237,46 @@ impl Stage {
 
     pub(crate) fn sync_files(&mut self) -> Result<(), Error> {
         // A file whose fsync failed is never synced again: all handles are given up with the first error.
-        std::mem::take(&mut self.unsynced).iter().try_for_each(FileHandle::sync)
+        std::mem::take(&mut self.unsynced).iter().try_for_each(|file| file.sync())
+    }
+
+    /// From now on files are copied into memory, and written by [`release`](Self::release).
+    pub(crate) fn hold(&mut self) {
+        self.held = Some(BTreeMap::new());
+    }
+
+    /// Writes the files that were held.
+    pub(crate) fn release(&mut self) -> Result<(), Error> {
+        let held = self.held.take().unwrap_or_default();
+        let bytes =
+            held.values().map(|file| file.chunks.iter().map(|chunk| chunk.bytes().len() as u64).sum::<u64>());
+        self.pool.keep(bytes.sum());
+        for (name, Held { small, chunks }) in held {
+            let mut file = self.create(&name)?;
+            file.small = small;
+            chunks.into_iter().try_for_each(|chunk| file.put_chunk(chunk))?;
+            file.finish()?;
+        }
+        Ok(())
+    }
+
+    fn pipe(&mut self) -> Result<&mut Pipe, Error> {
+        if self.pipe.is_none() {
+            let started = Pipe::start(Arc::clone(&self.pool));
+            let failed = |source| Error::Io { op: Op::Write, path: self.path.clone(), source };
+            self.pipe = Some(started.map_err(failed)?);
+        }
+        self.pipe.as_mut().ok_or(Error::WriterPanicked)
     }
 }
 
 impl Drop for Stage {
     fn drop(&mut self) {
+        self.pipe = None;
         self.unsynced.clear();
+        for chunk in self.held.take().into_iter().flatten().flat_map(|(_, held)| held.chunks) {
+            self.pool.give(chunk);
+        }
         if self.dir.take().is_some() {
             // What cannot be removed now is removed by the sweep of the next save or open.
             let name = match self.root.rename(&self.name, &self.trash) {
@@ -191,22 +297,74 @@ impl StageFile<'_> {
         if let Some(failed) = self.stage.failed.take() {
             return Err(failed);
         }
-        let rest = std::mem::take(&mut self.buffer);
-        self.put_block(&rest)?;
-        let Self { stage, name, file, digester, .. } = self;
-        stage.unfinished.remove(&name);
-        stage.written.insert(name, digester.finish());
-        stage.unsynced.push(file);
-        if stage.unsynced.len() >= MAX_UNSYNCED { stage.sync_files() } else { Ok(()) }
+        if let Some(chunk) = self.chunk.take() {
+            self.put_chunk(chunk)?;
+        }
+        let Self { stage, name, target, small, .. } = self;
+        match target {
+            Target::Memory { chunks } => {
+                stage.unfinished.remove(&name);
+                if let Some(held) = &mut stage.held {
+                    held.insert(name, Held { small, chunks });
+                }
+                Ok(())
+            }
+            Target::Disk { file, mut digester, sent } => {
+                if sent > 0 {
+                    stage.pipe()?.drain()?;
+                } else {
+                    digester.update(&small);
+                    file.write_all(&small)?;
+                }
+                stage.unfinished.remove(&name);
+                stage.written.insert(name, digester.finish());
+                stage.unsynced.push(file);
+                if stage.unsynced.len() >= MAX_UNSYNCED { stage.sync_files() } else { Ok(()) }
+            }
+        }
     }
 
-    fn put(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        bytes.chunks(BLOCK_BYTES).try_for_each(|block| self.put_block(block))
+    fn put(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
+        if self.chunk.is_none() && self.is_small(bytes.len()) {
+            self.small.extend_from_slice(bytes);
+            return Ok(());
+        }
+        let small = std::mem::take(&mut self.small);
+        let pool = Arc::clone(&self.stage.pool);
+        let chunk = self.chunk.get_or_insert_with(|| pool.take());
+        chunk.append(&small);
+        while !bytes.is_empty() {
+            let mut chunk = self.chunk.take().unwrap_or_else(|| pool.take());
+            bytes = chunk.append(bytes);
+            match chunk.is_full() {
+                true => self.put_chunk(chunk)?,
+                false => self.chunk = Some(chunk),
+            }
+        }
+        Ok(())
     }
 
-    fn put_block(&mut self, block: &[u8]) -> Result<(), Error> {
-        self.digester.update(block);
-        self.file.write_all(block)
+    /// Whether so many more bytes still make a small file.
+    fn is_small(&self, more: usize) -> bool {
+        let begun = match &self.target {
+            Target::Disk { sent, .. } => *sent > 0,
+            Target::Memory { chunks } => !chunks.is_empty(),
+        };
+        !begun && self.small.len() + more <= SMALL_BYTES
+    }
+
+    /// Takes the next chunk of a large file.
+    fn put_chunk(&mut self, chunk: Buffer) -> Result<(), Error> {
+        match &mut self.target {
+            Target::Memory { chunks } => chunks.push(chunk),
+            Target::Disk { file, digester, sent } => {
+                digester.update(chunk.bytes());
+                let (file, offset) = (Arc::clone(file), *sent);
+                *sent += chunk.bytes().len() as u64;
+                self.stage.pipe()?.send(&file, offset, chunk)?;
+            }
+        }
+        Ok(())
     }
 
     fn remember(&mut self, result: Result<(), Error>) -> std::io::Result<()> {
@@ -220,20 +378,13 @@ impl StageFile<'_> {
 
 impl Write for StageFile<'_> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        if self.buffer.len() + bytes.len() < BLOCK_BYTES {
-            self.buffer.extend_from_slice(bytes);
-        } else {
-            let waiting = std::mem::take(&mut self.buffer);
-            let written = self.put_block(&waiting).and_then(|()| self.put(bytes));
-            self.remember(written)?;
-        }
+        let written = self.put(bytes);
+        self.remember(written)?;
         Ok(bytes.len())
     }
 
-    /// Hands what is buffered to the kernel. Syncing is the store's part.
+    /// Does nothing: handing over to the kernel and syncing are the store's part.
     fn flush(&mut self) -> std::io::Result<()> {
-        let waiting = std::mem::take(&mut self.buffer);
-        let written = self.put_block(&waiting);
-        self.remember(written)
+        Ok(())
     }
 }

@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 
+use crate::buffer::Pool;
 use crate::checkpoint::Checkpoint;
 use crate::dir::Dir;
 use crate::error::Error;
@@ -25,6 +27,7 @@ pub struct Store {
     pub(crate) sure: BTreeSet<u64>,
     /// A step whose last sync failed; nothing is pruned while it is set.
     pub(crate) uncertain: Option<u64>,
+    pub(crate) pool: Arc<Pool>,
     problems: Vec<Error>,
     serial: u64,
     _lock: WriterLock,
@@ -45,6 +48,7 @@ impl Store {
             options,
             sure: BTreeSet::new(),
             uncertain: None,
+            pool: Arc::default(),
             problems: Vec::new(),
             serial: 0,
             _lock,

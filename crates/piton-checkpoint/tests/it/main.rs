@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop where it is")]
 
+mod background;
 mod commit;
 mod damage;
 mod diff;
@@ -11,6 +12,7 @@ mod foreign;
 mod format;
 mod identity;
 mod kill;
+mod large;
 mod lock;
 mod pins;
 mod prune;
