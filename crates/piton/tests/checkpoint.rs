@@ -296,9 +296,11 @@ fn fsck_tells_everything_and_removes_only_garbage() {
     }
     fs::create_dir(shell.store().join(".tmp-mine")).unwrap();
     damage(&shell.step(2).join("weights/base.bin"));
+    fs::write(shell.step(3).join("note.txt"), "mine").unwrap();
     assert_snapshot!(shell.run(&["fsck", "runs/a"]), @"
     runs/a/20260131120000/checkpoints
       damaged   ckpt-step-2: weights/base.bin has the wrong checksum from byte 0 on
+      extra     ckpt-step-3/note.txt: not in the manifest, ignored
       pin       of step 1, which is not here: unpin it, or restore the checkpoint
       garbage   .tmp-ckpt-step-5-0123abcd-77-1: the next writer removes it, or --repair
       garbage   .trash-ckpt-step-0-0123abcd-77-2: the next writer removes it, or --repair

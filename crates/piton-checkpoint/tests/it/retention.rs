@@ -32,6 +32,7 @@ fn check(valid: &BTreeMap<u64, Listed>, policy: &str, now_unix_ms: u64, kept: &[
 fn the_newest_are_the_highest_numbers_not_the_highest_strings() {
     check(&steps((1..=12).chain([100, 99_999, 100_000])), "last 3", 0, &[100, 99_999, 100_000]);
     check(&steps([9_900, 10_000]), "1", 0, &[10_000]);
+    check(&steps(199_900..=200_300), "last 50", 0, &(200_251..=200_300).collect::<Vec<_>>());
     check(&steps([1, 2]), "3", 0, &[1, 2]);
 }
 

@@ -61,17 +61,23 @@ fn look(store: &Reader, quick: bool, out: &mut dyn Write) -> Result<usize> {
         writeln!(out, "  identity  .store.json is missing or damaged; the next writer writes it again")?;
     }
     for step in &steps {
-        let damage = match store.glance(*step)? {
-            None => None,
-            Some(Err(rejected)) => Some(rejected.reason.to_string()),
-            Some(Ok(_)) if quick => None,
-            Some(Ok(checkpoint)) => verify::read(&checkpoint)?
-                .filter(|report| !report.is_valid())
-                .map(|report| report.bad.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+        let report = match store.glance(*step)? {
+            None => continue,
+            Some(Err(rejected)) => {
+                writeln!(out, "  damaged   ckpt-step-{step}: {}", rejected.reason)?;
+                wrong += 1;
+                continue;
+            }
+            Some(Ok(_)) if quick => continue,
+            Some(Ok(checkpoint)) => verify::read(&checkpoint)?.unwrap_or_default(),
         };
-        if let Some(damage) = damage {
-            writeln!(out, "  damaged   ckpt-step-{step}: {damage}")?;
+        if !report.is_valid() {
+            let bad: Vec<String> = report.bad.iter().map(ToString::to_string).collect();
+            writeln!(out, "  damaged   ckpt-step-{step}: {}", bad.join(", "))?;
             wrong += 1;
+        }
+        for extra in report.extra {
+            writeln!(out, "  extra     ckpt-step-{step}/{extra}: not in the manifest, ignored")?;
         }
     }
     for step in pins.keys().filter(|step| !steps.contains(step)) {
