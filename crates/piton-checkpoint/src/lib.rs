@@ -57,7 +57,7 @@
 //! | `run_id`, `config_digest` | text, as the caller gave them |
 //! | `step` | equals the number in the directory's name |
 //! | `parent_step` | the newest valid step when it was written, or `null` |
-//! | `created_unix_ms` | for people; nothing sorts by it |
+//! | `created_unix_ms` | for people and for [`Keep::Within`]; nothing sorts by it |
 //! | `environment` | text by name: what exact resumption depends on |
 //! | `metrics` | numbers by name, all finite: what [`Keep::Best`] compares |
 //! | `files` | ascending by path (bytewise), each `path`, `size` in bytes, `blake3` of the whole, and for a file over 4 MiB `chunks`: for each 4 MiB the chaining value of that subtree of the file's BLAKE3 |
@@ -126,7 +126,7 @@
 //!
 //! # Not here
 //!
-//! No tensors (a checkpoint is files; [`render`] alone looks into a safetensors header), no network file systems as a
+//! No tensors (a checkpoint is files; [`render`] and [`diff`] alone look into safetensors), no network file systems as a
 //! target (their fsync and rename promise less), no thread of its own, no clock, no policy for when to save, and no
 //! Windows.
 

@@ -11,7 +11,7 @@ use crate::support::{in_memory, open, options, read};
 const MIB: usize = 1 << 20;
 
 fn bytes(size: usize) -> Vec<u8> {
-    (0..size).map(|at| (at * 31 % 251) as u8).collect()
+    (0..size).map(|at| u8::try_from(at * 31 % 251).unwrap()).collect()
 }
 
 /// Refuses direct writing, or takes the flag and refuses the writes; counts what it saw.
