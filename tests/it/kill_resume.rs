@@ -97,7 +97,7 @@ fn start_and_kill(trainer: &Trainer, moment: Duration) -> Option<&'static str> {
     };
     Some(match () {
         () if ended.status.success() => return None,
-        () if is_there("checkpoints", ".tmp-") => "saving",
+        () if is_there("checkpoints", ".tmp-ckpt-") => "saving",
         () if is_there("checkpoints", ".trash-") => "pruning",
         () if is_there("hf", ".tmp-") => "exporting",
         () if ended.stderr.contains("training in") || ended.stderr.contains("resumed after") => "training",

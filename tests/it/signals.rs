@@ -279,9 +279,11 @@ fn events(trainer: &Trainer) -> Vec<Event> {
     events.into_iter().map(|timed| timed.event).collect()
 }
 
+/// A checkpoint's or an export's; an opening store makes a `.tmp-file-` for a moment, which is none.
 fn has_stage(folder: &Path) -> bool {
     let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
-    entries.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(".tmp-"))
+    let is_stage = |name: &str| name.starts_with(".tmp-") && !name.starts_with(".tmp-file-");
+    entries.into_iter().any(|entry| is_stage(&entry.file_name().to_string_lossy()))
 }
 
 /// Inode and time of change of every file.
