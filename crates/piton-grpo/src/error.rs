@@ -32,6 +32,17 @@ pub enum Error {
         /// What was found and what was expected.
         fault: String,
     },
+    /// An update that is not finite, in a run that stops for it. Weights and moments are as they were before the update.
+    #[error(
+        "the update is not finite (loss {loss}, gradient norm {grad_norm}) and optim_cfg.on_non_finite is \"stop\"; resume with \
+         \"skip\" or a lower learning rate"
+    )]
+    NonFinite {
+        /// The loss over the update's tokens.
+        loss: f64,
+        /// The norm of the gradient before clipping.
+        grad_norm: f64,
+    },
     /// Settings that have no meaning; every bad field has its line.
     #[error("{context}:\n{}", faults.iter().map(|fault| format!("  {fault}")).collect::<Vec<_>>().join("\n"))]
     Settings {

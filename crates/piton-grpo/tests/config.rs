@@ -18,7 +18,8 @@ fn what_is_left_out_is_the_reference_s_default() {
     config.check().unwrap();
     let found = serde_json::to_value(&config).unwrap();
     let expected = serde_json::json!({
-        "optim_cfg": {"lr": 1e-5, "weight_decay": 0.01, "betas": [0.9, 0.95], "eps": 1e-8, "max_grad_norm": 1.0},
+        "optim_cfg": {"lr": 1e-5, "weight_decay": 0.01, "betas": [0.9, 0.95], "eps": 1e-8, "max_grad_norm": 1.0,
+            "on_non_finite": "skip"},
         "lr_cfg": {"lr_type": "constant", "warmup_ratio": 0.03, "lr_min": 1e-6},
         "loss_cfg": {
             "policy_loss_cfg": {

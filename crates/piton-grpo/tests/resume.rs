@@ -134,6 +134,21 @@ fn a_gradient_that_is_not_finite_is_skipped_and_counted() {
 }
 
 #[test]
+fn a_gradient_that_is_not_finite_can_stop_the_run_and_changes_nothing() {
+    let mut config = worker(1, 1e-2);
+    config.optim_cfg.on_non_finite = piton_trainer::OnNonFinite::Stop;
+    let (mut learner, _) = learner(config);
+    let before = weight_bytes(&learner);
+    let mut bad = batch(1);
+    bad[0].advantages[0] = f32::INFINITY;
+    let context = FitContext { step: 1, total_train_steps: 4, stop: &Stop::manual() };
+    let error = learner.fit(&bad, context).unwrap_err().to_string();
+    assert!(error.contains("not finite") && error.contains("on_non_finite"), "{error}");
+    assert_eq!((weight_bytes(&learner), learner.updates()), (before, 0));
+    trained(fit(&mut learner, 1, &batch(1)));
+}
+
+#[test]
 fn a_gradient_above_the_threshold_is_skipped() {
     let mut config = worker(1, 1e-2);
     config.optim_cfg.skip_grad_norm_threshold = Some(1e-6);

@@ -126,7 +126,7 @@ fn generic(
 }
 
 /// A dense f32 tensor in main memory.
-struct Block<'a> {
+pub(crate) struct Block<'a> {
     start: *mut f32,
     len: usize,
     tensor: PhantomData<&'a Tensor>,
@@ -134,7 +134,7 @@ struct Block<'a> {
 
 impl<'a> Block<'a> {
     /// `None` for a tensor on a device, of another dtype, or with gaps.
-    fn of(tensor: &'a Tensor) -> Result<Option<Self>> {
+    pub(crate) fn of(tensor: &'a Tensor) -> Result<Option<Self>> {
         let plain = tensor.device() == Device::Cpu
             && tensor.f_kind()? == Kind::Float
             && !tensor.is_sparse()
@@ -142,6 +142,16 @@ impl<'a> Block<'a> {
             && tensor.is_contiguous()
             && tensor.numel() > 0;
         Ok(plain.then(|| Self { start: tensor.data_ptr().cast(), len: tensor.numel(), tensor: PhantomData }))
+    }
+
+    /// Whether no element is NaN or infinite.
+    #[expect(unsafe_code, reason = "tch gives no view of a tensor's memory")]
+    pub(crate) fn is_finite(&self) -> bool {
+        // SAFETY: `of` saw a contiguous CPU tensor of f32, so `len` aligned, initialised elements start at `start`. The
+        // tensor is borrowed for 'a and no libtorch call runs in between.
+        let numbers = unsafe { std::slice::from_raw_parts(self.start, self.len) };
+        let all_ones = |x: &f32| u32::from(x.to_bits() & 0x7f80_0000 == 0x7f80_0000);
+        numbers.chunks(4096).all(|part| part.iter().map(all_ones).sum::<u32>() == 0)
     }
 
     #[expect(

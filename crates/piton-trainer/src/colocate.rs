@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use piton_agent::{ColocateManager, ManagerContext, RolloutController, Tokenizers};
-use piton_checkpoint::{Checkpoint, Store};
+use piton_checkpoint::{BackgroundStore, Checkpoint, Keep, Store};
 use piton_run::{Event, EventLog, Experiment, JsonlTracker, RunLock, Stop};
 
-use crate::config::ColocateTrainerConfig;
+use crate::commit::InFlight;
+use crate::config::{ColocateTrainerConfig, MaxKeep};
 use crate::context::{Controllers, FitReport, RunContext};
 use crate::controller::{ResumeRequest, TrainController};
 use crate::error::Error;
@@ -33,7 +34,14 @@ pub struct ColocateTrainer {
     pub(crate) snapshot: Snapshot,
     /// The step of the newest checkpoint and whether it lacks an evaluation.
     pub(crate) saved: Option<(u64, bool)>,
-    /// Wall seconds of the last save, for the next step's line.
+    /// A save that is not known to be durable.
+    pub(crate) in_flight: Option<InFlight>,
+    /// The last save that failed since it was last asked for.
+    pub(crate) failed_save: Option<(u64, piton_checkpoint::Error)>,
+    pub(crate) saves_failed_in_a_row: u64,
+    /// What the next checkpoint will need: the size of the newest.
+    pub(crate) expected_bytes: u64,
+    /// Wall seconds that the last save held training up, for the next step's line.
     pub(crate) last_save_s: Option<f64>,
     pub(crate) report: FitReport,
     /// Locks of the work_dir; given back when `fit` ends.
@@ -42,7 +50,7 @@ pub struct ColocateTrainer {
 
 #[derive(Debug)]
 pub(crate) struct Held {
-    pub(crate) store: Store,
+    pub(crate) store: BackgroundStore,
     _lock: RunLock,
 }
 
@@ -95,6 +103,13 @@ impl ColocateTrainerConfig {
             None => Snapshot { cur_step: 0, model_step: 0, manager: manager.state(), pending: None },
         };
         let Opened { experiment, store, tracker, events, checkpoint, warnings, lock } = opened;
+        let mut store = BackgroundStore::new(store)?;
+        if let MaxKeep::Last(keep) = self.checkpoint_maxkeep {
+            store.prune_to(Keep::Last(keep));
+        }
+        let expected_bytes = checkpoint
+            .as_ref()
+            .map_or(0, |checkpoint| checkpoint.manifest().files.iter().map(|file| file.size).sum());
         let mut progress = context.progress;
         for warning in &warnings {
             progress.event(ProgressEvent::Warning { text: warning });
@@ -119,6 +134,10 @@ impl ColocateTrainerConfig {
             tracker,
             events,
             snapshot,
+            in_flight: None,
+            failed_save: None,
+            saves_failed_in_a_row: 0,
+            expected_bytes,
             last_save_s: None,
             held: Some(Held { store, _lock: lock }),
         })
@@ -215,7 +234,13 @@ impl ColocateTrainer {
             return Ok(self.report.clone());
         }
         let started = Instant::now();
-        let ended = self.run();
+        let mut ended = self.run();
+        if ended.is_err() {
+            // what was under way may still become durable; the first error is the one to tell
+            let _later_error = self.settle();
+        } else {
+            ended = self.settle();
+        }
         self.report.seconds = started.elapsed().as_secs_f64();
         self.report.cur_step = self.snapshot.cur_step;
         let step = self.snapshot.cur_step;

@@ -78,6 +78,8 @@ pub struct FitReport {
     pub stopped_by: Option<String>,
     /// The newest checkpoint.
     pub checkpoint: Option<PathBuf>,
+    /// Saves of this process that failed; the run went on.
+    pub failed_saves: u64,
     /// The newest export of this process.
     pub export: Option<PathBuf>,
     /// Step and metrics of this process's first evaluation.

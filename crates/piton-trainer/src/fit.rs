@@ -67,6 +67,7 @@ impl ColocateTrainer {
             if self.should_stop() {
                 return Ok(Flow::Stopped);
             }
+            self.settle_if_done()?;
             if let Flow::Stopped = self.step(step)? {
                 return Ok(Flow::Stopped);
             }
@@ -192,6 +193,9 @@ impl ColocateTrainer {
         if let Some(seconds) = self.last_save_s.take() {
             times.0.insert("save_ckpt", seconds);
         }
+        if self.report.failed_saves > 0 {
+            metrics.insert("train_metrics/failed_saves".to_owned(), self.report.failed_saves as f64);
+        }
         metrics::timing(&times, &produced, &batch, &mut metrics);
         self.tracker.append(step, &metrics)?;
         let total_train_steps = self.total_train_steps;
@@ -202,10 +206,14 @@ impl ColocateTrainer {
 
     fn save_when_due(&mut self, step: u64) -> Result<(), Error> {
         let is_last = step == self.total_train_steps;
-        if self.config.checkpoint_interval.is_due(step) || is_last {
+        if is_last {
+            self.commit_durably()?;
+        } else if self.config.checkpoint_interval.is_due(step) {
             self.commit()?;
         }
         if self.is_export_due(step) {
+            // an export of a step that a kill then takes back would be of weights that never were
+            self.settle()?;
             self.export(step)?;
         }
         Ok(())
@@ -274,7 +282,7 @@ impl ColocateTrainer {
         if let Some(piton_run::StopReason::Signal(signal)) = self.stop.requested() {
             self.events.append(piton_run::Event::Signal { signal: signal.name().to_owned() })?;
         }
-        let path = self.commit()?;
+        let path = self.commit_durably()?;
         let step = self.snapshot.cur_step;
         self.progress.event(ProgressEvent::SavedAfterStop { step, path: &path, reason: &reason });
         Ok(reason)

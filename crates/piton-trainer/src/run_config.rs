@@ -19,6 +19,8 @@ const RULES: &[(&str, Rule)] = &[
     ("load_checkpoint_cfg", Rule::Allowed),
     ("checkpoint_interval", Rule::Allowed),
     ("checkpoint_maxkeep", Rule::Allowed),
+    ("checkpoint_background", Rule::Allowed),
+    ("checkpoint_failures_allowed", Rule::Allowed),
     ("checkpoint_no_save_optimizer", Rule::Allowed),
     ("checkpoint_no_save_replay_buffer", Rule::Allowed),
     ("hf_interval", Rule::Allowed),

@@ -150,7 +150,7 @@ fn keys_without_meaning_here_are_taken_at_their_neutral_value_alone() {
 fn an_unknown_key_is_answered_with_the_nearest_or_with_all() {
     assert_snapshot!(refused("checkpoint_intervall=5"), @"error: recipe [DIR]/sums.toml with --set: there is no key checkpoint_intervall; did you mean checkpoint_interval?");
     assert_snapshot!(refused("agent_loop_manager_cfg.tasks.0.task_nmae=x"), @"error: recipe [DIR]/sums.toml with --set: there is no key agent_loop_manager_cfg.tasks[0].task_nmae; did you mean task_name?");
-    assert_snapshot!(refused("train_worker_cfg.optim_cfg.momentum=0.9"), @"error: recipe [DIR]/sums.toml with --set: there is no key train_worker_cfg.optim_cfg.momentum; the keys of train_worker_cfg.optim_cfg are lr, weight_decay, betas, eps, max_grad_norm, skip_grad_norm_threshold");
+    assert_snapshot!(refused("train_worker_cfg.optim_cfg.momentum=0.9"), @"error: recipe [DIR]/sums.toml with --set: there is no key train_worker_cfg.optim_cfg.momentum; the keys of train_worker_cfg.optim_cfg are lr, weight_decay, betas, eps, max_grad_norm, skip_grad_norm_threshold, on_non_finite");
     assert_snapshot!(refused("train_worker_cfg.lr_cfg.lr_type=cosin"), @r#"error: recipe [DIR]/sums.toml with --set: train_worker_cfg.lr_cfg.lr_type is "cosin"; did you mean cosine?"#);
 }
 

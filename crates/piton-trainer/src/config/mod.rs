@@ -40,7 +40,7 @@ pub struct ColocateTrainerConfig {
     /// Where the weights live and the arithmetic happens: "cpu" or "cuda:N". Default "cpu".
     #[serde(default = "device")]
     pub device: String,
-    /// Threads of the arithmetic; results are exact only among runs with the same number. Default: all cores.
+    /// Threads of the arithmetic. On the CPU the results do not depend on it. Default: all cores.
     #[serde(default)]
     pub threads: Option<usize>,
 
@@ -59,6 +59,14 @@ pub struct ColocateTrainerConfig {
     /// Checkpoints to keep. Default 3.
     #[serde(default)]
     pub checkpoint_maxkeep: MaxKeep,
+    /// Save while training goes on: a save then costs a copy of the state. A stop and the last step wait until it is durable.
+    /// Default true.
+    #[serde(default = "yes")]
+    pub checkpoint_background: bool,
+    /// Saves in a row that may fail (a full disk, say) before the run ends; each is a warning, an event and counted in
+    /// `train_metrics/failed_saves`. A failed save after a stop or the last step always ends the run. Default 2.
+    #[serde(default = "failed_saves_allowed")]
+    pub checkpoint_failures_allowed: u64,
     /// Leave the optimizer's state out of checkpoints; a resume then starts it anew. Default false.
     #[serde(default)]
     pub checkpoint_no_save_optimizer: bool,
@@ -158,6 +166,10 @@ impl ColocateTrainerConfig {
     pub fn tokenizer_dir(&self) -> &Path {
         self.tokenizer_path.as_deref().unwrap_or(&self.load_from)
     }
+}
+
+fn failed_saves_allowed() -> u64 {
+    2
 }
 
 fn seed() -> u64 {

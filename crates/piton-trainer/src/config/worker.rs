@@ -8,7 +8,7 @@ mod loss;
 mod optim;
 
 pub use loss::{GrpoLossConfig, KlLossType, PolicyLossConfig, PolicyLossType};
-pub use optim::AdamWConfig;
+pub use optim::{AdamWConfig, OnNonFinite};
 pub use piton_algo::{LrConfig, LrType};
 
 /// Settings of the train worker, named as in the reference.

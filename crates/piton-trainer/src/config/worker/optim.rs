@@ -19,6 +19,20 @@ pub struct AdamWConfig {
     /// An update whose gradient norm, before clipping, is above this is skipped. Absent: only one that is not finite.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skip_grad_norm_threshold: Option<f64>,
+    /// What an update whose loss or gradient is NaN or infinite does: "skip" leaves weights and moments as they are and is
+    /// counted in `train_metrics/skipped_steps`; "stop" ends the run with an error. Default "skip".
+    pub on_non_finite: OnNonFinite,
+}
+
+/// What to do about an update that is not finite.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnNonFinite {
+    /// Leave it out and go on.
+    #[default]
+    Skip,
+    /// End the run.
+    Stop,
 }
 
 impl Default for AdamWConfig {
@@ -30,6 +44,7 @@ impl Default for AdamWConfig {
             eps: 1e-8,
             max_grad_norm: 1.0,
             skip_grad_norm_threshold: None,
+            on_non_finite: OnNonFinite::Skip,
         }
     }
 }
