@@ -213,7 +213,7 @@ fn a_disk_that_takes_no_more_leaves_the_checkpoints() {
     let Some(full) = full else { return };
     let machine = [
         (r"\d{14}", "[EXP]"),
-        (r"/\.tmp-[^/]+", "/[STAGE]"),
+        (r"/\.tmp-[^/ ]+", "/[STAGE]"),
         (r"\d+ bytes, \d+ free", "[N] bytes, [N] free"),
     ];
     insta::with_settings!({filters => machine}, {
