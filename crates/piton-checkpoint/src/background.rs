@@ -164,7 +164,7 @@ impl BackgroundStore {
     pub fn wait_idle(&mut self) -> Result<(), Error> {
         let Some(last) = self.last.take() else { return Ok(()) };
         last.wait();
-        last.take().map_or(Ok(()), |outcome| outcome.map(drop))
+        last.take_error().map_or(Ok(()), Err)
     }
 
     /// Waits for the save under way, ends the thread and gives the store back.

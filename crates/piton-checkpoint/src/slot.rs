@@ -109,6 +109,11 @@ impl Slot {
         self.lock().outcome.take()
     }
 
+    /// What the save failed with; a success stays for the handle.
+    pub(crate) fn take_error(&self) -> Option<Error> {
+        self.lock().outcome.take_if(|outcome| outcome.is_err()).and_then(Result::err)
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -8,10 +8,13 @@
 mod check;
 mod content;
 mod faults;
+mod fsync;
 mod kill;
+mod power;
 mod proof;
 mod scenario;
 mod subject;
+mod wrong;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -62,6 +65,10 @@ struct ProveArgs {
     /// Print the table in Markdown
     #[arg(long)]
     markdown: bool,
+
+    /// Set by this program when it starts itself in a mount namespace of its own
+    #[arg(long, hide = true)]
+    private_mounts: bool,
 }
 
 fn main() -> ExitCode {
@@ -87,8 +94,15 @@ fn prove(args: ProveArgs) -> Result<bool> {
     if let Some(name) = args.names.iter().find(|name| PROOFS.iter().all(|proof| proof.name != **name)) {
         bail!("no proof '{name}'; the proofs are {}", known());
     }
-    let setting =
-        Setting { long: args.long, dir: args.dir.unwrap_or_else(std::env::temp_dir), seed: args.seed };
+    if !args.private_mounts {
+        power::mount::go_private(std::env::args_os().skip(1))?;
+    }
+    let setting = Setting {
+        long: args.long,
+        dir: args.dir.unwrap_or_else(std::env::temp_dir),
+        seed: args.seed,
+        private_mounts: args.private_mounts,
+    };
     let chosen =
         PROOFS.iter().filter(|proof| args.names.is_empty() || args.names.iter().any(|n| n == proof.name));
     let mut rows = Vec::new();

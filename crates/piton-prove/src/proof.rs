@@ -20,6 +20,19 @@ pub(crate) const PROOFS: &[Proof] = &[
                 errno, nothing leaks, and the next save works",
         run: crate::faults::run,
     },
+    Proof {
+        name: "power",
+        claim: "the power fails at any moment, and the disk keeps any part of what it was not told to flush, torn at 512 \
+                bytes: whatever is visible is whole, and the last acknowledged checkpoint or a newer one is there",
+        run: crate::power::run,
+    },
+    Proof {
+        name: "fsync",
+        claim: "the disk under the file system is full, so that writes succeed and fsync fails: the save fails with a typed \
+                error, no file is synced again, the earlier checkpoint is intact on the disk, and with room the next save \
+                is",
+        run: crate::fsync::run,
+    },
 ];
 
 /// One claim about the store, and the way to try to refute it.
@@ -42,6 +55,8 @@ pub(crate) struct Setting {
     pub dir: PathBuf,
     /// Seed of every random choice.
     pub seed: u64,
+    /// Whether this process has a mount namespace of its own.
+    pub private_mounts: bool,
 }
 
 impl Setting {

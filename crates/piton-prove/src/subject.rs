@@ -10,10 +10,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use piton_checkpoint::{FileHook, Keep, Op, Overwrite, Store, StoreOptions, Verdict};
+use piton_checkpoint::{
+    BackgroundStore, FileHook, Keep, Op, Overwrite, SaveHandle, Store, StoreOptions, Verdict,
+};
 use rustix::process::Signal;
 
 use crate::content;
+use crate::wrong::Wrong;
 
 /// Arguments of the subject.
 #[derive(Debug, Args)]
@@ -36,6 +39,12 @@ pub(crate) struct SubjectArgs {
     /// A file to append `ack STEP` to after each save; standard output otherwise
     #[arg(long)]
     pub ack: Option<PathBuf>,
+    /// Save in the background, each step beginning while the one before is still being written
+    #[arg(long, conflicts_with_all = ["exchange", "wrong"])]
+    pub background: bool,
+    /// Do not use the store's way of saving but a wrong one
+    #[arg(long)]
+    pub wrong: Option<Wrong>,
     /// Die by SIGKILL in place of this call of the file layer, counted from 0
     #[arg(long)]
     pub die_at: Option<usize>,
@@ -77,13 +86,42 @@ pub(crate) fn run(args: &SubjectArgs) -> Result<()> {
         None => Box::new(std::io::stdout()),
     };
     let first = newest.map_or(1, |newest| newest.step() + 1);
-    for step in first..first + args.steps {
+    let steps = first..first + args.steps;
+    let mut acknowledge = |step: u64| {
+        ack.write_all(format!("ack {step}\n").as_bytes())?;
+        ack.flush()
+    };
+    if let Some(wrong) = args.wrong {
+        drop(store);
+        for step in steps {
+            wrong.save(&args.root, step, args.keep, args.large)?;
+            acknowledge(step)?;
+        }
+        return Ok(());
+    }
+    if args.background {
+        let mut store = BackgroundStore::new(store)?;
+        store.prune_to(Keep::Last(args.keep));
+        let mut under_way: Option<SaveHandle> = None;
+        for step in steps {
+            let begun =
+                store.save(step, Overwrite::Refuse, |stage| content::fill(stage, step, args.large))?;
+            if let Some(before) = under_way.replace(begun) {
+                acknowledge(before.wait()?.checkpoint.step())?;
+            }
+        }
+        if let Some(last) = under_way {
+            acknowledge(last.wait()?.checkpoint.step())?;
+        }
+        store.close()?;
+        return Ok(());
+    }
+    for step in steps {
         store.save(step, Overwrite::Refuse, |stage| content::fill(stage, step, args.large))?;
         if args.exchange && step % 4 == 0 {
             store.save(step, Overwrite::Exchange, |stage| content::fill(stage, step, args.large))?;
         }
-        ack.write_all(format!("ack {step}\n").as_bytes())?;
-        ack.flush()?;
+        acknowledge(step)?;
         store.prune(Keep::Last(args.keep), &none)?;
     }
     Ok(())

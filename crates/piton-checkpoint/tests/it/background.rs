@@ -116,6 +116,16 @@ fn an_error_that_nobody_asked_for_is_told_by_the_next_call_and_only_once() {
 }
 
 #[test]
+fn a_handle_tells_of_its_checkpoint_after_the_next_save_began_too() {
+    let temp = tempfile::tempdir().unwrap();
+    let (mut store, _gate) = gated(temp.path());
+    let first = store.save(1, Overwrite::Refuse, |stage| fill(stage, 1)).unwrap();
+    let second = store.save(2, Overwrite::Refuse, |stage| fill(stage, 2)).unwrap();
+    assert_eq!(first.wait().unwrap().checkpoint.step(), 1);
+    assert_eq!(second.wait().unwrap().checkpoint.step(), 2);
+}
+
+#[test]
 fn the_next_save_waits_and_pruning_follows_the_commit() {
     let temp = tempfile::tempdir().unwrap();
     let (mut store, _) = gated(temp.path());
