@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use crate::stop::Stop;
-use crate::{cargo, libtorch, test};
+use crate::{cargo, libtorch, prove, test};
 
 pub(crate) fn run(args: &[OsString], stop: &Stop) -> Result<()> {
     if let Some(arg) = args.first() {
@@ -33,6 +33,8 @@ pub(crate) fn run(args: &[OsString], stop: &Stop) -> Result<()> {
         let name = package["name"].as_str().context("a package without a name")?;
         step(&format!("{name} alone"), &mut cargo::cargo(["check", "--locked", "--package", name]))?;
     }
+    header("proofs, sampled");
+    prove::sample(stop).context("to repeat it: cargo xtask prove")?;
     header("tests");
     test::all(true, &[], stop).context("to repeat it: cargo xtask test --interop")?;
     header("all passed");

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 
 /// The commands, in the order of [`all`].
-pub(crate) const COMMANDS: [&str; 6] = ["train", "test", "setup", "bench", "fixtures", "ci"];
+pub(crate) const COMMANDS: [&str; 7] = ["train", "test", "setup", "bench", "prove", "fixtures", "ci"];
 
 const ALL: &str = "\
 Piton: set-up, training, tests and CI
@@ -12,6 +12,7 @@ Piton: set-up, training, tests and CI
   cargo xtask test [--interop] [-- ARGS…]   run every Rust test, and with --interop the Python ones
   cargo xtask setup [--interop]             provide libtorch, and with --interop Python's packages
   cargo xtask bench [NAME] [--interop]      run the benchmarks, and with --interop the same work by Python packages
+  cargo xtask prove [NAME…] [--long]        kill, starve, cut off and damage the checkpoint store on this machine
   cargo xtask fixtures NAME                 make a fixture again: prompts, tokenizer, model or golden
   cargo xtask ci                            what the CI runs
 
@@ -53,6 +54,27 @@ Instead of the download:
   LIBTORCH_USE_PYTORCH=1   the libtorch of the torch 2.13.0 that python3 imports
   PIP_FIND_LINKS=DIR       a folder that holds the wheels (with PIP_NO_INDEX=1 where there is no network)";
 
+const PROVE: &str = "\
+cargo xtask prove [NAME…] [--long] [--dir DIR] [--seed N] [--markdown]
+
+Tries to make the checkpoint store lose a checkpoint, on this machine and file system, and prints a table: held, with
+the number of points tried; BROKEN, with every violation; or skipped, with the reason, where this machine has not what
+a proof needs (root, loop devices and FUSE for power cuts, strace for some of the kills). Without a name all of them:
+
+  kill      SIGKILL at every system call of open, resume, save and prune
+  faults    every system call fails, once and lasting, with EIO, ENOSPC, EDQUOT, EROFS, EMFILE, EINTR, short writes
+  damage    flipped bits, truncations, missing, foreign and planted files
+  model     random histories of two writers, crashes and damage against a model
+  power     power cuts on ext4 and xfs, from a recording of every block written and flushed
+  fsync     a disk whose fsync fails
+  trainer   SIGKILL at random moments of whole training runs
+  stop      signals at random moments of whole training runs
+
+  --long      as many points as the published table has, instead of a sample of about two minutes
+  --dir DIR   prove the file system of this directory
+  --seed N    other random choices
+  --markdown  the table in Markdown";
+
 const BENCH: &str = "\
 cargo xtask bench [NAME] [--interop]
 
@@ -92,6 +114,7 @@ pub(crate) fn of(command: &str) -> Result<()> {
         "test" => TEST,
         "setup" => SETUP,
         "bench" => BENCH,
+        "prove" => PROVE,
         "fixtures" => FIXTURES,
         "ci" => CI,
         "help" | "--help" | "-h" => ALL,

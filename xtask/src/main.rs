@@ -13,6 +13,7 @@ mod ci;
 mod fixtures;
 mod help;
 mod libtorch;
+mod prove;
 mod python;
 mod setup;
 mod stop;
@@ -58,6 +59,7 @@ fn dispatch(command: &str, args: Vec<OsString>) -> Result<()> {
         "test" => test::run(&args, &stop),
         "ci" => ci::run(&args, &stop),
         "bench" => bench::run(&args, &stop),
+        "prove" => prove::run(&args, &stop),
         "fixtures" => fixtures::run(&args, &stop),
         "help" | "--help" | "-h" => match args.first() {
             Some(command) => help::of(&command.to_string_lossy()),

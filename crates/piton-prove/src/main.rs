@@ -7,6 +7,7 @@
 
 mod check;
 mod content;
+mod damage;
 mod faults;
 mod fsync;
 mod kill;

@@ -21,6 +21,12 @@ pub(crate) const PROOFS: &[Proof] = &[
         run: crate::faults::run,
     },
     Proof {
+        name: "damage",
+        claim: "flipped bits, cuts, missing, foreign and planted files: found and named, the checkpoint before is taken, and \
+                nothing outside the store is touched",
+        run: crate::damage::run,
+    },
+    Proof {
         name: "power",
         claim: "the power fails at any moment, and the disk keeps any part of what it was not told to flush, torn at 512 \
                 bytes: whatever is visible is whole, and the last acknowledged checkpoint or a newer one is there",

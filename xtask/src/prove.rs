@@ -1,0 +1,65 @@
+//! `cargo xtask prove`: kills, faults, power cuts and damage, done to the checkpoint store and to whole runs.
+//!
+//! The store's proofs are those of `piton-prove`. Two more are tests of whole runs with raised counts: `trainer` kills
+//! the trainer at random moments, `stop` sends it signals.
+
+use std::ffi::OsString;
+
+use anyhow::{Result, bail};
+
+use crate::stop::Stop;
+use crate::{cargo, libtorch};
+
+/// A test of whole runs: its name here, the module of the tests, what its count is called, and how many to make in the
+/// sampled and in the long form.
+const RUNS: [(&str, &str, &str, [&str; 2]); 2] = [
+    ("trainer", "kill_resume", "PITON_KILLS", ["8", "200"]),
+    ("stop", "signals", "PITON_STOPS", ["8", "200"]),
+];
+
+pub(crate) fn run(args: &[OsString], stop: &Stop) -> Result<()> {
+    let (runs, mut of_store): (Vec<_>, Vec<_>) =
+        args.iter().cloned().partition(|arg| RUNS.iter().any(|(name, ..)| arg == name));
+    let long = args.iter().any(|arg| arg == "--long");
+    let named = of_store.iter().any(|arg| !arg.to_string_lossy().starts_with('-'));
+    if named || runs.is_empty() {
+        store(&mut of_store, stop)?;
+    } else if let Some(arg) = of_store.iter().find(|arg| *arg != "--long") {
+        bail!("the proofs of whole runs take --long only, and were given '{}'", arg.display());
+    }
+    // without a name everything is proven, the whole runs last
+    let all = !named && runs.is_empty();
+    for (name, module, count, sizes) in RUNS {
+        if all || runs.iter().any(|run| run == name) {
+            let size = sizes[usize::from(long)];
+            eprintln!("{name}: the tests {module}, {count}={size}");
+            libtorch::provide(false, stop)?;
+            cargo::build(&["--workspace", "--bins"], stop)?;
+            // not nextest, which would end a long test
+            let filter = format!("{module}::");
+            let mut tests = cargo::cargo([
+                "test",
+                "--package",
+                "piton-tests",
+                "--test",
+                "it",
+                "--",
+                "--nocapture",
+                &filter,
+            ]);
+            cargo::run(tests.env(count, size).env("PITON_THREADS", "2"), stop)?;
+        }
+    }
+    Ok(())
+}
+
+/// The proofs of the store alone, in the form for CI.
+pub(crate) fn sample(stop: &Stop) -> Result<()> {
+    store(&mut Vec::new(), stop)
+}
+
+fn store(args: &mut Vec<OsString>, stop: &Stop) -> Result<()> {
+    let mut command =
+        cargo::cargo(["run", "--quiet", "--release", "--locked", "--package", "piton-prove", "--"]);
+    cargo::run(command.args(args.drain(..)), stop)
+}
