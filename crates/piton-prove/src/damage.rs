@@ -12,7 +12,7 @@ use crate::proof::{Outcome, Setting};
 use crate::scenario::Scenario;
 
 /// A file over one chunk and a few small ones.
-const SCENARIO: Scenario = Scenario { keep: 2, large: 5_000_000, exchange: false };
+const SCENARIO: Scenario = Scenario { keep: 2, large: 5_000_000, exchange: false, background: false };
 /// The newest step of the store.
 const NEWEST: u64 = 2;
 /// Names in the root that look like much and are nothing.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, anyhow, ensure};
-use piton_checkpoint::{Error, FileHook, Keep, Op, Overwrite, SaveError, Store, Verdict};
+use piton_checkpoint::{BackgroundStore, Error, FileHook, Keep, Op, Overwrite, Stage, Store, Verdict};
 use rustix::io::Errno;
 
 use crate::content;
@@ -146,10 +146,15 @@ fn told(error: &Error, verdict: Verdict) -> Result<()> {
 fn write(scenario: &Scenario, root: &Path, hook: Arc<Fault>) -> Result<(), Error> {
     let mut store = Store::open(root, options().hook(hook))?;
     let step = store.latest()?.map_or(0, |newest| newest.step()) + 1;
-    let saved = store.save(step, Overwrite::Refuse, |stage| content::fill(stage, step, scenario.large));
-    saved.map_err(|error| match error {
-        SaveError::Content(error) | SaveError::Store(error) => error,
-    })?;
+    let fill = |stage: &mut Stage| content::fill(stage, step, scenario.large);
+    let mut store = if scenario.background {
+        let mut background = BackgroundStore::new(store)?;
+        background.save(step, Overwrite::Refuse, fill)?.wait()?;
+        background.close()?
+    } else {
+        store.save(step, Overwrite::Refuse, fill)?;
+        store
+    };
     let keep = Keep::Last(scenario.keep.try_into().unwrap_or(std::num::NonZeroUsize::MIN));
     // what could not be removed is tried again later, and is no failure of the save
     store.prune(keep, &std::collections::BTreeSet::new())?;

@@ -15,14 +15,18 @@ pub(crate) struct Scenario {
     pub large: usize,
     /// Every fourth step is saved twice.
     pub exchange: bool,
+    /// Saves run in the background.
+    pub background: bool,
 }
 
-/// Small and large files, one and two kept.
-pub(crate) const SCENARIOS: [Scenario; 4] = [
-    Scenario { keep: 1, large: 50_000, exchange: false },
-    Scenario { keep: 2, large: 50_000, exchange: true },
-    Scenario { keep: 1, large: 5_000_000, exchange: true },
-    Scenario { keep: 2, large: 5_000_000, exchange: false },
+/// Small and large files, one and two kept, in the foreground and in the background.
+pub(crate) const SCENARIOS: [Scenario; 6] = [
+    Scenario { keep: 1, large: 50_000, exchange: false, background: false },
+    Scenario { keep: 2, large: 50_000, exchange: true, background: false },
+    Scenario { keep: 1, large: 50_000, exchange: false, background: true },
+    Scenario { keep: 1, large: 5_000_000, exchange: true, background: false },
+    Scenario { keep: 2, large: 5_000_000, exchange: false, background: false },
+    Scenario { keep: 2, large: 5_000_000, exchange: false, background: true },
 ];
 
 /// Steps that are there before anything happens to the subject, and steps that it then saves.
@@ -49,6 +53,9 @@ impl Scenario {
         }
         if self.exchange {
             args.push("--exchange".into());
+        }
+        if self.background {
+            args.push("--background".into());
         }
         Ok(args)
     }
@@ -94,6 +101,9 @@ impl fmt::Display for Scenario {
         write!(f, "keep {}, {} kB", self.keep, self.large / 1000)?;
         if self.exchange {
             f.write_str(", overwriting")?;
+        }
+        if self.background {
+            f.write_str(", in the background")?;
         }
         Ok(())
     }
