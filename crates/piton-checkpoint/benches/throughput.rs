@@ -2,6 +2,9 @@
 //! with `-- MIB ROUNDS` for another size (1024) and number of rounds (5).
 //!
 //! Each figure is the best of the rounds: the disk is shared, and what is asked is what the code can do.
+//!
+//! `-- --on-request DIR MIB` saves once into DIR for each line on standard input and answers with the seconds;
+//! `throughput_peers.py` asks for a save between those of the libraries it compares with.
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a bench prints, and stops where it fails")]
 
@@ -19,11 +22,15 @@ use tempfile::TempDir;
 const PIECE: usize = 8 << 20;
 
 fn main() {
-    let numbers: Vec<usize> = std::env::args().filter_map(|argument| argument.parse().ok()).collect();
+    let arguments: Vec<String> = std::env::args().collect();
+    let numbers: Vec<usize> = arguments.iter().filter_map(|argument| argument.parse().ok()).collect();
     let bytes = numbers.first().copied().unwrap_or(1024) << 20;
     let rounds = numbers.get(1).copied().unwrap_or(5);
     let data: Vec<u8> =
         (0..bytes / 8).flat_map(|at| (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()).collect();
+    if let Some(at) = arguments.iter().position(|argument| argument == "--on-request") {
+        return on_request(Path::new(&arguments[at + 1]), &data);
+    }
     let root = disk();
     let mut best = Best::default();
     let (mut store, mut background) =
@@ -61,6 +68,16 @@ fn main() {
     }
     best.print(bytes);
     println!("peak memory beyond the state: {:.2} x the state", peak_beyond(bytes));
+}
+
+fn on_request(root: &Path, data: &[u8]) {
+    let mut store = store(root);
+    for (step, _line) in std::io::stdin().lines().enumerate() {
+        let started = Instant::now();
+        store.save(step as u64, Overwrite::Refuse, |stage| stage.write("model.bin", data)).unwrap();
+        println!("{}", started.elapsed().as_secs_f64());
+        store.prune(Keep::Last(NonZeroUsize::MIN), &BTreeSet::new()).unwrap();
+    }
 }
 
 /// Shortest times by name, in order of appearance.
