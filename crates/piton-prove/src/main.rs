@@ -11,6 +11,7 @@ mod damage;
 mod faults;
 mod fsync;
 mod kill;
+mod peers;
 mod power;
 mod proof;
 mod scenario;
@@ -48,7 +49,7 @@ enum Part {
 
 #[derive(Debug, Args)]
 struct ProveArgs {
-    /// Proofs to run; all of them when none is named
+    /// Proofs to run; when none is named, all of them, but peers only in the long form
     names: Vec<String>,
 
     /// As many points as the published table has, instead of a sample
@@ -66,6 +67,10 @@ struct ProveArgs {
     /// Print the table in Markdown
     #[arg(long)]
     markdown: bool,
+
+    /// The Python of the proof `peers`
+    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
+    python: PathBuf,
 
     /// Set by this program when it starts itself in a mount namespace of its own
     #[arg(long, hide = true)]
@@ -102,10 +107,13 @@ fn prove(args: ProveArgs) -> Result<bool> {
         long: args.long,
         dir: args.dir.unwrap_or_else(std::env::temp_dir),
         seed: args.seed,
+        python: args.python,
         private_mounts: args.private_mounts,
     };
-    let chosen =
-        PROOFS.iter().filter(|proof| args.names.is_empty() || args.names.iter().any(|n| n == proof.name));
+    let chosen = PROOFS.iter().filter(|proof| match args.names.is_empty() {
+        true => proof.by_default || args.long,
+        false => args.names.iter().any(|name| name == proof.name),
+    });
     let mut rows = Vec::new();
     for proof in chosen {
         eprintln!("{}: {}", proof.name, proof.claim);

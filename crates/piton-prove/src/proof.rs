@@ -10,12 +10,14 @@ use tempfile::TempDir;
 pub(crate) const PROOFS: &[Proof] = &[
     Proof {
         name: "kill",
+        by_default: true,
         claim: "SIGKILL at every system call of open, resume, save and prune: the next start finds the last acknowledged \
                 checkpoint or a newer one",
         run: crate::kill::run,
     },
     Proof {
         name: "faults",
+        by_default: true,
         claim: "every system call fails, once and lasting: the old checkpoint is intact, the error names call, path and \
                 errno, nothing leaks, and the next save works",
         run: crate::faults::run,
@@ -28,16 +30,24 @@ pub(crate) const PROOFS: &[Proof] = &[
     },
     Proof {
         name: "power",
+        by_default: true,
         claim: "the power fails at any moment, and the disk keeps any part of what it was not told to flush, torn at 512 \
                 bytes: whatever is visible is whole, and the last acknowledged checkpoint or a newer one is there",
         run: crate::power::run,
     },
     Proof {
         name: "fsync",
+        by_default: true,
         claim: "the disk under the file system is full, so that writes succeed and fsync fails: the save fails with a typed \
                 error, no file is synced again, the earlier checkpoint is intact on the disk, and with room the next save \
                 is",
         run: crate::fsync::run,
+    },
+    Proof {
+        name: "peers",
+        by_default: false,
+        claim: "what kills and power cuts do to torch.save, safetensors, torch.distributed.checkpoint and Stable-Baselines3",
+        run: crate::peers::run,
     },
 ];
 
@@ -46,6 +56,8 @@ pub(crate) const PROOFS: &[Proof] = &[
 pub(crate) struct Proof {
     /// The name on the command line.
     pub name: &'static str,
+    /// Whether it runs when no name is given in the sampled form.
+    pub by_default: bool,
     /// What must hold.
     pub claim: &'static str,
     /// Tries to refute it. An error means that the attempt itself went wrong, which is neither held nor broken.
@@ -61,6 +73,8 @@ pub(crate) struct Setting {
     pub dir: PathBuf,
     /// Seed of every random choice.
     pub seed: u64,
+    /// A Python interpreter, for the comparison with what people use.
+    pub python: PathBuf,
     /// Whether this process has a mount namespace of its own.
     pub private_mounts: bool,
 }
@@ -80,6 +94,8 @@ pub(crate) enum Outcome {
     Held { points: u64, note: String },
     /// It did not hold.
     Broken { points: u64, violations: Vec<String> },
+    /// Nothing was claimed; this is what was seen.
+    Seen { points: u64, notes: Vec<String> },
     /// Nothing could be tried here, and why.
     Skipped { why: String },
 }
@@ -101,6 +117,7 @@ impl fmt::Display for Outcome {
             Self::Broken { points, violations } => {
                 write!(f, "BROKEN: {} violations at {points} points", violations.len())
             }
+            Self::Seen { points, notes } => write!(f, "seen at {points} points: {}", notes.join("; ")),
             Self::Skipped { why } => write!(f, "skipped: {why}"),
         }
     }
