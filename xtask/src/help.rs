@@ -55,7 +55,7 @@ Instead of the download:
   PIP_FIND_LINKS=DIR       a folder that holds the wheels (with PIP_NO_INDEX=1 where there is no network)";
 
 const PROVE: &str = "\
-cargo xtask prove [NAME…] [--long] [--dir DIR] [--seed N] [--markdown]
+cargo xtask prove [NAME…] [--long] [--interop] [--dir DIR] [--seed N] [--markdown]
 
 Tries to make the checkpoint store lose a checkpoint, on this machine and file system, and prints a table: held, with
 the number of points tried; BROKEN, with every violation; or skipped, with the reason, where this machine has not what
@@ -67,10 +67,13 @@ a proof needs (root, loop devices and FUSE for power cuts, strace for some of th
   model     random histories of two writers, crashes and damage against a model
   power     power cuts on ext4 and xfs, from a recording of every block written and flushed
   fsync     a disk whose fsync fails
+  peers     what the same kills and power cuts do to torch.save, safetensors, DCP and Stable-Baselines3; where their
+            Python packages are, and without a name only with --long
   trainer   SIGKILL at random moments of whole training runs
   stop      signals at random moments of whole training runs
 
   --long      as many points as the published table has, instead of a sample of about two minutes
+  --interop   give peers the Python of `cargo xtask setup --interop`, or that of PITON_PYTHON, instead of python3
   --dir DIR   prove the file system of this directory
   --seed N    other random choices
   --markdown  the table in Markdown";

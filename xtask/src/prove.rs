@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use anyhow::{Result, bail};
 
 use crate::stop::Stop;
-use crate::{cargo, libtorch};
+use crate::{cargo, libtorch, python};
 
 /// A test of whole runs: its name here, the module of the tests, what its count is called, and how many to make in the
 /// sampled and in the long form.
@@ -59,6 +59,9 @@ pub(crate) fn sample(stop: &Stop) -> Result<()> {
 }
 
 fn store(args: &mut Vec<OsString>, stop: &Stop) -> Result<()> {
+    if let Some(interop) = args.iter().position(|arg| arg == "--interop") {
+        args.splice(interop..=interop, ["--python".into(), python::provide(stop)?.into()]);
+    }
     let mut command =
         cargo::cargo(["run", "--quiet", "--release", "--locked", "--package", "piton-prove", "--"]);
     cargo::run(command.args(args.drain(..)), stop)

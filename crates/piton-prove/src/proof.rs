@@ -24,6 +24,7 @@ pub(crate) const PROOFS: &[Proof] = &[
     },
     Proof {
         name: "damage",
+        by_default: true,
         claim: "flipped bits, cuts, missing, foreign and planted files: found and named, the checkpoint before is taken, and \
                 nothing outside the store is touched",
         run: crate::damage::run,

@@ -13,39 +13,24 @@ mod image;
 pub(crate) mod mount;
 pub(crate) mod rig;
 
-use std::num::NonZeroUsize;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
 
 use self::mount::Kind;
 use self::rig::{Recording, Writer};
 use crate::check;
 use crate::proof::{Outcome, Setting};
+use crate::scenario::Scenario;
 use crate::wrong::Wrong;
-use clap::ValueEnum;
-
-/// How a subject saves.
-#[derive(Clone, Copy, Debug)]
-struct Load {
-    keep: NonZeroUsize,
-    large: usize,
-    arg: Option<&'static str>,
-}
-
-const fn keep(count: usize) -> NonZeroUsize {
-    match NonZeroUsize::new(count) {
-        Some(count) => count,
-        None => NonZeroUsize::MIN,
-    }
-}
 
 /// Files over 1 MiB are written past the page cache.
-const LOADS: [Load; 4] = [
-    Load { keep: keep(1), large: 50_000, arg: None },
-    Load { keep: keep(2), large: 1_500_000, arg: Some("--exchange") },
-    Load { keep: keep(1), large: 1_500_000, arg: Some("--background") },
-    Load { keep: keep(2), large: 50_000, arg: Some("--background") },
+const LOADS: [Scenario; 4] = [
+    Scenario { keep: 1, large: 50_000, exchange: false, background: false },
+    Scenario { keep: 2, large: 1_500_000, exchange: true, background: false },
+    Scenario { keep: 1, large: 1_500_000, exchange: false, background: true },
+    Scenario { keep: 2, large: 50_000, exchange: false, background: true },
 ];
 
 /// Steps that a subject saves.
@@ -70,7 +55,7 @@ pub(crate) fn run(setting: &Setting) -> Result<Outcome> {
                 check::recovers(root, acked, load.large)
             })?;
             of_kind += tried;
-            violations.extend(found.into_iter().map(|found| format!("{load:?}: {found}")));
+            violations.extend(found.into_iter().map(|found| format!("{load}, {found}")));
         }
         points += of_kind;
         notes.push(format!("{}: {of_kind}", kind.name()));
@@ -88,7 +73,7 @@ pub(crate) fn run(setting: &Setting) -> Result<Outcome> {
 
 /// What the same cuts find where something is left out of the protocol, and what they should have found.
 fn bites(setting: &Setting, kind: Kind) -> Result<(String, Vec<String>)> {
-    let load = Load { keep: keep(1), large: 50_000, arg: None };
+    let load = LOADS[0];
     let count = if kind == Kind::Ext4 { 400 } else { 100 };
     let (mut notes, mut dull) = (Vec::new(), Vec::new());
     for wrong in Wrong::value_variants() {
@@ -107,11 +92,10 @@ fn bites(setting: &Setting, kind: Kind) -> Result<(String, Vec<String>)> {
     Ok((format!("{} with wrong protocols lost: {}", kind.name(), notes.join(", ")), dull))
 }
 
-fn subject(writer: &Writer<'_>, load: &Load, wrong: Option<Wrong>) -> Result<()> {
-    let mut command = Command::new(std::env::current_exe().context("cannot tell where this program is")?);
-    command.arg("subject").arg("--root").arg(writer.root).arg("--ack").arg(writer.mark);
-    command.args(["--keep", &load.keep.to_string(), "--large", &load.large.to_string()]);
-    command.args(["--steps", &STEPS.to_string()]).args(load.arg);
+fn subject(writer: &Writer<'_>, load: &Scenario, wrong: Option<Wrong>) -> Result<()> {
+    let args = load.subject(writer.root, STEPS)?;
+    let mut command = Command::new(&args[0]);
+    command.args(&args[1..]).arg("--ack").arg(writer.mark);
     if let Some(wrong) = wrong.as_ref().and_then(ValueEnum::to_possible_value) {
         command.args(["--wrong", wrong.get_name()]);
     }
