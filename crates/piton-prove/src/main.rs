@@ -110,6 +110,7 @@ fn prove(args: ProveArgs) -> Result<bool> {
         python: args.python,
         private_mounts: args.private_mounts,
     };
+    setting.sweep()?;
     let chosen = PROOFS.iter().filter(|proof| match args.names.is_empty() {
         true => proof.by_default || args.long,
         false => args.names.iter().any(|name| name == proof.name),

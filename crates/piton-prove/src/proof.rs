@@ -1,7 +1,7 @@
 //! What a proof is, and the list of them.
 
 use std::fmt::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use tempfile::TempDir;
@@ -52,6 +52,9 @@ pub(crate) const PROOFS: &[Proof] = &[
     },
 ];
 
+/// How the names of our directories begin; the id of the process follows.
+const SCRATCH: &str = "piton-prove-";
+
 /// One claim about the store, and the way to try to refute it.
 #[derive(Debug)]
 pub(crate) struct Proof {
@@ -83,8 +86,24 @@ pub(crate) struct Setting {
 impl Setting {
     /// A directory that is gone when the value is.
     pub(crate) fn scratch(&self) -> Result<TempDir> {
-        let made = tempfile::Builder::new().prefix("piton-prove-").tempdir_in(&self.dir);
+        let prefix = format!("{SCRATCH}{}-", std::process::id());
+        let made = tempfile::Builder::new().prefix(&prefix).tempdir_in(&self.dir);
         made.with_context(|| format!("cannot make a directory in {}", self.dir.display()))
+    }
+
+    /// Removes the directories of processes that were killed. Their mounts went with them.
+    pub(crate) fn sweep(&self) -> Result<()> {
+        for entry in std::fs::read_dir(&self.dir)? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let owner =
+                name.strip_prefix(SCRATCH).and_then(|rest| rest.split_once('-')?.0.parse::<u32>().ok());
+            if owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+                std::fs::remove_dir_all(entry.path())
+                    .with_context(|| format!("cannot remove {}", entry.path().display()))?;
+            }
+        }
+        Ok(())
     }
 }
 
