@@ -11,6 +11,7 @@ mod damage;
 mod faults;
 mod fsync;
 mod kill;
+mod model;
 mod peers;
 mod power;
 mod proof;

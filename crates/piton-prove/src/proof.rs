@@ -30,6 +30,12 @@ pub(crate) const PROOFS: &[Proof] = &[
         run: crate::damage::run,
     },
     Proof {
+        name: "model",
+        claim: "random histories of saves, prunes, pins, crashes, damage, rollbacks and second writers: what is there is what a \
+                model says, after every command",
+        run: crate::model::run,
+    },
+    Proof {
         name: "power",
         by_default: true,
         claim: "the power fails at any moment, and the disk keeps any part of what it was not told to flush, torn at 512 \
@@ -104,6 +110,12 @@ impl Setting {
             }
         }
         Ok(())
+    }
+
+    /// The same in memory, where there is such a file system: for what says nothing about a disk.
+    pub(crate) fn in_memory(&self) -> Result<TempDir> {
+        let made = tempfile::Builder::new().prefix("piton-prove-").tempdir_in("/dev/shm");
+        made.or_else(|_| self.scratch())
     }
 }
 
