@@ -25,7 +25,7 @@ const LARGE: usize = 3000;
 const COMMANDS: usize = 40;
 
 pub(crate) fn run(setting: &Setting) -> Result<Outcome> {
-    let histories = if setting.long { 2000 } else { 60 };
+    let histories = if setting.long { 2000 } else { 40 };
     let (mut points, mut violations) = (0, Vec::new());
     for history in 0..histories {
         let seed = setting.seed.wrapping_mul(1_000_003).wrapping_add(history);

@@ -31,6 +31,7 @@ pub(crate) const PROOFS: &[Proof] = &[
     },
     Proof {
         name: "model",
+        by_default: true,
         claim: "random histories of saves, prunes, pins, crashes, damage, rollbacks and second writers: what is there is what a \
                 model says, after every command",
         run: crate::model::run,
