@@ -115,7 +115,7 @@ impl Setting {
 
     /// The same in memory, where there is such a file system: for what says nothing about a disk.
     pub(crate) fn in_memory(&self) -> Result<TempDir> {
-        let made = tempfile::Builder::new().prefix("piton-prove-").tempdir_in("/dev/shm");
+        let made = tempfile::Builder::new().prefix(SCRATCH).tempdir_in("/dev/shm");
         made.or_else(|_| self.scratch())
     }
 }
