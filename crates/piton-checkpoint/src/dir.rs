@@ -228,11 +228,8 @@ impl Dir {
     /// Writes a small file, in place of an older one or none, by way of `temporary`: whole or not at all.
     pub(crate) fn put(&self, name: &str, temporary: &str, bytes: &[u8]) -> Result<(), Error> {
         let file = self.create_file(temporary)?;
-        let written = file.write_all(bytes).and_then(|()| file.sync()).and_then(|()| {
-            self.make(Op::Replace, &self.path.join(temporary), || {
-                rustix::fs::renameat(&self.fd, temporary, &self.fd, name)
-            })
-        });
+        let written =
+            file.write_all(bytes).and_then(|()| file.sync()).and_then(|()| self.replace(temporary, name));
         match written {
             Ok(()) => self.sync(),
             Err(error) => {
@@ -241,6 +238,12 @@ impl Dir {
                 Err(error)
             }
         }
+    }
+
+    /// Renames a file over whatever file has the name `to`.
+    pub(crate) fn replace(&self, from: &str, to: &str) -> Result<(), Error> {
+        let rename = || rustix::fs::renameat(&self.fd, from, &self.fd, to);
+        self.make(Op::Replace, &self.path.join(from), rename)
     }
 
     pub(crate) fn remove_file(&self, name: &OsStr) -> Result<(), Error> {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
+use crate::archive::{PairDamage, RejectedPair};
 use crate::damage::{Damage, Rejected};
 use crate::hook::Op;
 
@@ -225,6 +226,52 @@ pub enum Error {
         "the thread that writes checkpoints panicked; this save is lost, the earlier checkpoints are intact"
     )]
     WriterPanicked,
+    /// A name that archive pairs cannot have.
+    #[error("cannot name archives {name:?}: {reason}; use the file name of the model without .zip")]
+    ArchiveName {
+        /// The name as given.
+        name: String,
+        /// The rule it breaks.
+        reason: &'static str,
+    },
+    /// There is a valid pair of this name.
+    #[error("archive {} already exists; save with Overwrite::Exchange to replace it", path.display())]
+    ArchiveExists {
+        /// The zip that stands there.
+        path: PathBuf,
+    },
+    /// The pair is visible, but whether it survives a power cut is unknown.
+    #[error("archive {} was written and renamed, but the directory could not be synced, so a power cut may lose it: {source}; the next save that succeeds settles it", path.display())]
+    ArchiveUncertain {
+        /// The zip.
+        path: PathBuf,
+        /// Why the sync failed.
+        source: Box<Error>,
+    },
+    /// There is no archive of this name or number.
+    #[error("no archive {}; numbers there: {there:?}", path.display())]
+    NoSuchArchive {
+        /// The zip asked for.
+        path: PathBuf,
+        /// The numbered pairs in the directory, ascending.
+        there: Vec<u64>,
+    },
+    /// The archive asked for cannot be used.
+    #[error("archive {rejected}; choose another one")]
+    ArchiveRejected {
+        /// The pair and the reason.
+        rejected: Box<RejectedPair>,
+    },
+    /// Archives exist and none of them is whole. Starting afresh is the user's decision, never the library's.
+    #[error("no valid archive {name}_ckpt_*.zip in {}: {}; restore one, or move them away to start afresh", dir.display(), list(rejected))]
+    NoValidArchive {
+        /// The directory.
+        dir: PathBuf,
+        /// The pairs' name.
+        name: String,
+        /// All that were found, newest first, with the reason for each.
+        rejected: Vec<RejectedPair>,
+    },
     /// A directory tree could not be listed.
     #[error("list {} failed: {source}", path.display())]
     Walk {
@@ -262,7 +309,13 @@ impl Error {
             Self::NoSpace { .. } => Some(Errno::NOSPC.raw_os_error()),
             Self::Quota { .. } => Some(Errno::DQUOT.raw_os_error()),
             Self::ReadOnly { .. } => Some(Errno::ROFS.raw_os_error()),
-            Self::DurabilityUncertain { source, .. } | Self::NotWritable { source, .. } => source.errno(),
+            Self::DurabilityUncertain { source, .. }
+            | Self::ArchiveUncertain { source, .. }
+            | Self::NotWritable { source, .. } => source.errno(),
+            Self::ArchiveRejected { rejected } => match rejected.reason {
+                PairDamage::Unreadable(errno) => Some(errno),
+                _ => None,
+            },
             Self::Walk { source, .. } => source.io_error()?.raw_os_error(),
             _ => None,
         }
@@ -313,6 +366,6 @@ fn advice(source: &io::Error) -> &'static str {
     }
 }
 
-fn list(rejected: &[Rejected]) -> String {
+fn list(rejected: &[impl ToString]) -> String {
     rejected.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }

@@ -105,6 +105,26 @@
 //! it, and dies with that process. `piton checkpoint` (crate `piton`) does all this from a shell: `ls`, `verify`, `fsck`,
 //! `diff`, `prune --dry-run`, `pin`, `unpin`.
 //!
+//! # Archives in pairs
+//!
+//! [`Archives`] is for a model that other programs load as one zip, as Stable-Baselines3 does:
+//!
+//! ```text
+//! <dir>/
+//!   q3_ckpt_000000064.zip      the number is the caller's, at least 9 digits; [`StoredZip`] writes such a zip
+//!   q3_ckpt_000000064.json     the caller's metadata, model_sha256 and three more members, see [`Archives::save`]
+//!   q3.zip, q3.json            the final pair, replaced at each save
+//!   .q3.lock                   flock of the one writer of this name; never removed
+//!   .q3.tmp-<pid>-<n>          a file on its way
+//!   .q3.prev.json              the former JSON, while a pair is being replaced
+//! ```
+//!
+//! Both files are written and synced, then the JSON gets its name, then the zip, then the directory is synced: whoever
+//! sees the zip sees its JSON. A replacement keeps the former JSON until it is durable, so [`ArchiveReader`] gets the old
+//! pair or the new one at every moment; another program that looks between the two renames sees a `model_sha256` that does
+//! not fit, and should look again. [`Archives::prune`] removes zips first, then their JSONs; [`prune_archives`] does it by
+//! name alone. `fixtures/archives/make_v1.py` is the second implementation.
+//!
 //! For a snapshot test of your own, [`render`] turns a checkpoint into text that is equal on every machine; its page has an
 //! example with `insta` to copy.
 //!
@@ -131,6 +151,7 @@
 //! Windows.
 
 mod abandon;
+mod archive;
 mod background;
 mod buffer;
 mod checkpoint;
@@ -162,6 +183,10 @@ mod survey;
 mod syscall;
 mod verify;
 
+pub use archive::{
+    Archive, ArchiveFile, ArchiveOptions, ArchiveReader, Archives, FoundArchive, PairDamage, PairId,
+    RejectedPair, StoredZip, prune_archives,
+};
 pub use background::BackgroundStore;
 pub use checkpoint::{Checkpoint, Pin};
 pub use damage::{BadFile, Damage, ManifestDamage, Reason, Rejected};

@@ -11,6 +11,7 @@ use crate::file::FileHandle;
 use crate::name::LOCK;
 use crate::options::StoreOptions;
 use crate::reader::Reader;
+use crate::syscall::Hook;
 
 /// An exclusive `flock` on `.store.lock`. Its file is close-on-exec, so a child does not keep the lock, and it is never
 /// removed, so two writers can never lock two files of one name.
@@ -26,7 +27,12 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 impl WriterLock {
     pub(crate) fn take(root: &Dir, options: &StoreOptions) -> Result<Self, Error> {
-        let file = root.open_or_create(LOCK)?;
+        Self::take_named(root, LOCK, &format!("run {}, ", options.run_id), &options.holder)
+    }
+
+    /// Takes the lock in the file `name`, and writes there `what` is done and who does it.
+    pub(crate) fn take_named(root: &Dir, name: &str, what: &str, holder: &str) -> Result<Self, Error> {
+        let file = root.open_or_create(name)?;
         let mut attempt = 1;
         while !file.try_lock(true)? {
             if attempt == ATTEMPTS {
@@ -35,10 +41,9 @@ impl WriterLock {
             attempt += 1;
             std::thread::sleep(PAUSE);
         }
-        let StoreOptions { run_id, holder, .. } = options;
         let sep = if holder.is_empty() { "" } else { ", " };
         let pid = std::process::id();
-        let text = format!("run {run_id}, pid {pid}{sep}{holder}\n");
+        let text = format!("{what}pid {pid}{sep}{holder}\n");
         let this = Self { file, pid };
         match this.file.truncate().and_then(|()| this.file.write_all(text.as_bytes())) {
             // It is only told to people, and a full disk must not keep anybody from opening the store to prune it.
@@ -84,15 +89,15 @@ fn told(lock: &FileHandle) -> String {
 }
 
 /// Opens `root`, making it and its missing parents durable first.
-pub(crate) fn make_root(root: &Path, options: &StoreOptions) -> Result<Dir, Error> {
-    let open = |path: &Path| Dir::open(path, options.hook.clone());
+pub(crate) fn make_root(root: &Path, hook: &Hook) -> Result<Dir, Error> {
+    let open = |path: &Path| Dir::open(path, hook.clone());
     let error = match open(root) {
         Err(error) if error.is(Errno::NOENT) => error,
         opened => return opened,
     };
     let Some(name) = root.file_name() else { return Err(error) };
     let parent = match root.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => make_root(parent, options)?,
+        Some(parent) if !parent.as_os_str().is_empty() => make_root(parent, hook)?,
         _ => open(Path::new("."))?,
     };
     match parent.make_dir(name) {

@@ -41,7 +41,7 @@ impl Store {
     /// [`Error::Locked`] when another writer has it, [`Error::OtherRun`] when it belongs to another run,
     /// [`Error::NotWritable`] with owner and mode; otherwise what the system said.
     pub fn open(root: impl AsRef<Path>, options: StoreOptions) -> Result<Self, Error> {
-        let root = lock::make_root(root.as_ref(), &options)?;
+        let root = lock::make_root(root.as_ref(), &options.hook)?;
         let _lock = WriterLock::take(&root, &options).map_err(|error| lock::explain_access(&root, error))?;
         let mut store = Self {
             reader: Reader::new(root),

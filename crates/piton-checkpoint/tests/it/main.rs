@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop where it is")]
 
+mod archive;
+mod archive_faults;
+mod archive_kill;
 mod background;
 mod commit;
 mod damage;
