@@ -78,6 +78,14 @@ pub enum Error {
         source: serde_json::Error,
     },
 
+    /// A worker process could not be started.
+    #[error("cannot start worker {program}: {source}")]
+    Worker {
+        /// The program.
+        program: String,
+        /// What the operating system said.
+        source: io::Error,
+    },
     /// A signal could not be caught, blocked or looked up.
     #[error("cannot {op}: {source}")]
     Signal {

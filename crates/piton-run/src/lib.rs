@@ -53,6 +53,7 @@ mod space;
 mod stop;
 mod tracker;
 mod trajectory;
+mod worker;
 
 pub use atomic::{sweep_temporaries, write_atomic, write_lines_atomic};
 pub use clock::{Clock, FixedClock, SystemClock};
@@ -68,3 +69,4 @@ pub use space::free_bytes;
 pub use stop::{SAME_REQUEST_MS, Stop, StopReason};
 pub use tracker::{JsonlTracker, Metrics, Repair, Tracker};
 pub use trajectory::set_aside_after;
+pub use worker::Worker;

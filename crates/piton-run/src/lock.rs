@@ -19,7 +19,18 @@ use crate::{Error, Result};
 /// a server with locking (any NFSv4).
 #[derive(Debug)]
 pub struct RunLock {
-    _file: File,
+    file: File,
+    pid: u32,
+}
+
+impl Drop for RunLock {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a child that another thread has just forked shares it until its exec. And such a
+        // child must not free the lock for its parent.
+        if self.pid == std::process::id() {
+            let _closing_frees_it_too = self.file.unlock();
+        }
+    }
 }
 
 /// Who holds a lock, as written in `run.lock`.
@@ -65,7 +76,7 @@ impl RunLock {
         })?;
         content.push(b'\n');
         file.set_len(0).and_then(|()| file.write_all(&content)).map_err(Error::io("write", &path))?;
-        Ok(Self { _file: file })
+        Ok(Self { file, pid: std::process::id() })
     }
 }
 

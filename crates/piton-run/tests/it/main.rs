@@ -12,6 +12,7 @@ mod lock;
 mod stop;
 mod tracker;
 mod trajectory;
+mod worker;
 
 use std::path::Path;
 
