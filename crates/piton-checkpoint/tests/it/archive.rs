@@ -6,6 +6,7 @@ use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use piton_checkpoint::{
     Archive, ArchiveOptions, ArchiveReader, Archives, Error, FileHook, Op, Overwrite, PairDamage, PairId,
@@ -340,18 +341,53 @@ fn a_reader_gets_a_whole_pair_at_every_call_of_a_replacement() {
     assert_eq!(files(temp.path()), ["q3.json", "q3.zip"]);
 }
 
+/// Fails six calls in a row, and reads the final pair before each call.
+#[derive(Debug)]
+struct FailSome {
+    at: usize,
+    calls: AtomicUsize,
+    reads: ReadAtEachCall,
+}
+
+impl FileHook for FailSome {
+    fn before(&self, op: Op, path: &Path) -> Verdict {
+        self.reads.before(op, path);
+        let call = self.calls.fetch_add(1, Ordering::Relaxed);
+        if (self.at..self.at + 6).contains(&call) { Verdict::Fail(5) } else { Verdict::Go }
+    }
+}
+
+#[test]
+fn a_replacement_that_failed_and_could_not_be_undone_is_settled_by_the_next_save() {
+    for at in 0.. {
+        let temp = in_memory();
+        save(&mut writer(temp.path()), PairId::Final, 0).unwrap();
+        let reads = ReadAtEachCall(temp.path().to_owned());
+        let hook = Arc::new(FailSome { at, calls: AtomicUsize::new(0), reads });
+        let options = ArchiveOptions::default().hook(hook.clone());
+        let Ok(mut archives) = Archives::open(temp.path(), "q3", options) else { continue };
+        let first = save(&mut archives, PairId::Final, 1);
+        if hook.calls.load(Ordering::Relaxed) <= at {
+            assert!(at > 20 && first.is_ok());
+            return;
+        }
+        while save(&mut archives, PairId::Final, 2).is_err() {}
+        assert_eq!(assert_saved(&archives.reader().open(PairId::Final).unwrap()), 2, "failed from call {at}");
+    }
+}
+
 #[test]
 fn readers_beside_a_writer_that_replaces_and_prunes_see_only_whole_pairs() {
     let temp = in_memory();
     let mut archives = writer(temp.path());
     save(&mut archives, PairId::Final, 0).unwrap();
     save(&mut archives, PairId::Number(1), 0).unwrap();
-    let done = std::sync::atomic::AtomicBool::new(false);
+    let done = AtomicBool::new(false);
     let seen = std::thread::scope(|scope| {
         let watch = scope.spawn(|| {
             let reader = reader(temp.path());
             let mut seen = BTreeSet::new();
-            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+            while !done.load(Ordering::Relaxed) {
                 seen.insert(assert_saved(&reader.open(PairId::Final).unwrap()));
                 assert_eq!(reader.discover().unwrap().rejected, []);
             }
@@ -362,7 +398,7 @@ fn readers_beside_a_writer_that_replaces_and_prunes_see_only_whole_pairs() {
             save(&mut archives, PairId::Number(attempt + 1), 0).unwrap();
             archives.prune(keep(2)).unwrap();
         }
-        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        done.store(true, Ordering::Relaxed);
         watch.join().unwrap()
     });
     assert!(!seen.is_empty());
