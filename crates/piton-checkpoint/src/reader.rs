@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use crate::checkpoint::Checkpoint;
-use crate::damage::{Reason, Rejected};
+use crate::damage::{BadFile, Reason, Rejected};
 use crate::dir::{Dir, Kind};
 use crate::error::Error;
 use crate::name;
@@ -80,6 +80,52 @@ impl Reader {
                 Err(Error::NoValidCheckpoint { root: self.root().to_owned(), rejected })
             }
             valid => Ok(valid),
+        }
+    }
+
+    /// Loads from the newest checkpoint that is whole, reading each byte once: `take` reads what it needs, every read is
+    /// checked before it is returned, and a read that finds damage ([`Error::Corrupt`]) sends `take` to the next older
+    /// checkpoint. Build fresh state in it and swap it in afterwards, so that nothing of a damaged one stays.
+    ///
+    /// `None` when there never was a checkpoint. [`latest`](Self::latest) reads everything before it gives anything; this is
+    /// for states that should not be read twice. Files that `take` does not read are not checked.
+    ///
+    /// ```
+    /// # use piton_checkpoint::{Error, Overwrite, Store, StoreOptions};
+    /// # let temp = tempfile::tempdir().unwrap();
+    /// # let mut store = Store::open(temp.path(), StoreOptions::new("run", "digest", || 0))?;
+    /// # store.save(3, Overwrite::Refuse, |stage| stage.write("model.bin", &[7; 100])).map_err(Error::from)?;
+    /// let loaded = store.reader().load(|checkpoint| Ok((checkpoint.step(), checkpoint.read("model.bin")?)))?;
+    /// assert_eq!(loaded, Some((3, vec![7; 100])));
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NoValidCheckpoint`] when some exist and none is whole; any other error of `take`, at once.
+    pub fn load<T>(&self, mut take: impl FnMut(&Checkpoint) -> Result<T, Error>) -> Result<Option<T>, Error> {
+        let mut rejected = Vec::new();
+        for step in self.steps()?.into_iter().rev() {
+            let checkpoint = match self.examine(step, Depth::Sizes)? {
+                Some(Ok(checkpoint)) => checkpoint,
+                Some(Err(bad)) => {
+                    rejected.push(bad);
+                    continue;
+                }
+                None => continue,
+            };
+            match take(&checkpoint) {
+                Ok(loaded) => return Ok(Some(loaded)),
+                Err(Error::Corrupt { step: of, path, damage }) if of == step => {
+                    let inside = path.strip_prefix(checkpoint.path()).unwrap_or(&path).display().to_string();
+                    let reason = Reason::Files(vec![BadFile { path: inside, damage }]);
+                    rejected.push(Rejected { step, path: checkpoint.path().to_owned(), reason });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        match rejected.is_empty() {
+            true => Ok(None),
+            false => Err(Error::NoValidCheckpoint { root: self.root().to_owned(), rejected }),
         }
     }
 

@@ -142,3 +142,41 @@ fn a_reader_beside_a_pruning_writer_always_finds_a_whole_checkpoint() {
         assert!(reader.join().unwrap() > 1);
     });
 }
+
+#[test]
+fn a_load_falls_back_when_a_read_finds_damage_and_stops_at_any_other_error() {
+    let temp = tempfile::tempdir().unwrap();
+    store_with(temp.path(), 1..=3);
+    let reader = read(temp.path());
+    let mut tried = Vec::new();
+    let mut load = || {
+        tried.clear();
+        let loaded = reader.load(|checkpoint| {
+            tried.push(checkpoint.step());
+            checkpoint.read("weights/model.bin")
+        });
+        (loaded, tried.clone())
+    };
+    assert!(load().0.unwrap() == Some(crate::support::weights(3)));
+    for step in [3, 2] {
+        let file = temp.path().join(format!("ckpt-step-{step}/weights/model.bin"));
+        let mut bytes = std::fs::read(&file).unwrap();
+        bytes[40_000] ^= 4;
+        std::fs::write(file, bytes).unwrap();
+    }
+    let (loaded, tried) = load();
+    assert!(loaded.unwrap() == Some(crate::support::weights(1)));
+    assert_eq!(tried, [3, 2, 1]);
+    std::fs::remove_file(temp.path().join("ckpt-step-1/weights/model.bin")).unwrap();
+    let error = load().0.unwrap_err();
+    assert!(
+        matches!(&error, piton_checkpoint::Error::NoValidCheckpoint { rejected, .. } if rejected.len() == 3),
+        "{error}"
+    );
+    assert!(error.to_string().contains("weights/model.bin"), "{error}");
+
+    let none = reader.load(|checkpoint| checkpoint.read("no/such/file"));
+    assert!(matches!(none, Err(piton_checkpoint::Error::NoSuchFile { .. })));
+    let empty = tempfile::tempdir().unwrap();
+    assert!(read(empty.path()).load(|_| Ok(())).unwrap().is_none());
+}
