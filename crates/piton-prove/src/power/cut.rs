@@ -19,27 +19,40 @@ pub(super) struct Cut {
 pub(super) enum Kept {
     /// All of them.
     All,
+    /// None.
+    Nothing,
     /// Each one or not, by chance.
     Some,
     /// All, but of the last only its first sectors.
     TornTail,
 }
 
-/// `count` cuts in the order of the log: the moments after and before flushes, evenly, and as many again by chance.
+/// `count` cuts in the order of the log: right after acknowledgements with nothing kept, the moments before and after
+/// flushes, each of the two evenly and for a third of the count at most, and the rest by chance.
 pub(super) fn choose(log: &[Event], count: usize, seed: Seed) -> Vec<Cut> {
-    let flushes: Vec<_> = (0..log.len()).filter(|at| matches!(log[*at], Event::Flush)).collect();
-    let moments: Vec<_> = flushes.iter().flat_map(|at| [*at, at + 1]).collect();
-    let wanted = moments.len().min(count / 2);
-    let mut cuts: Vec<_> = (0..wanted)
-        .map(|index| Cut { at: moments[index * moments.len() / wanted], kept: Kept::All })
-        .collect();
+    let (mut acknowledged, mut flushes) = (Vec::new(), Vec::new());
+    for (at, event) in log.iter().enumerate() {
+        match event {
+            Event::Mark(_) => acknowledged.push(Cut { at: at + 1, kept: Kept::Nothing }),
+            Event::Flush => flushes.extend([at, at + 1].map(|at| Cut { at, kept: Kept::All })),
+            Event::Write(_) => {}
+        }
+    }
+    let mut cuts: Vec<_> = evenly(&acknowledged, count / 3).collect();
+    cuts.extend(evenly(&flushes, (count - cuts.len()) / 2));
     let mut rng = seed.stream("cut", [0, 0, 0]);
     while cuts.len() < count && !log.is_empty() {
-        let kept = [Kept::All, Kept::Some, Kept::Some, Kept::TornTail][below(&mut rng, 4)];
+        let kept = [Kept::All, Kept::Nothing, Kept::Some, Kept::TornTail][below(&mut rng, 4)];
         cuts.push(Cut { at: 1 + below(&mut rng, log.len()), kept });
     }
     cuts.sort_unstable();
     cuts
+}
+
+/// `most` of the items, or all of them if they are fewer.
+fn evenly<T: Copy>(items: &[T], most: usize) -> impl Iterator<Item = T> {
+    let wanted = items.len().min(most);
+    (0..wanted).map(move |index| items[index * items.len() / wanted])
 }
 
 /// Where the last flush before `at` ends: everything before it is durable.
@@ -72,6 +85,7 @@ pub(super) fn keep(pending: &[Event], kept: Kept, seed: Seed, index: u64) -> Vec
     let mut all: Vec<_> = writes(pending).map(|write| (write.offset, &*write.data)).collect();
     match kept {
         Kept::All => {}
+        Kept::Nothing => all.clear(),
         Kept::Some => all.retain(|_| below(&mut rng, 2) == 0),
         Kept::TornTail => {
             if let Some((_, data)) = all.last_mut() {
@@ -93,6 +107,17 @@ mod tests {
 
     fn write(offset: u64, len: usize) -> Event {
         Event::Write(Write { offset, data: vec![1; len].into() })
+    }
+
+    #[test]
+    fn every_acknowledgement_is_followed_by_a_cut_that_keeps_nothing() {
+        let mark = || Event::Mark("ack 1\n".to_owned());
+        let log = [write(0, 512), mark(), Event::Flush, write(0, 512), mark()];
+        let cuts = choose(&log, 8, Seed(1));
+        assert_eq!(cuts.len(), 8);
+        for at in [2, 5] {
+            assert!(cuts.contains(&Cut { at, kept: Kept::Nothing }));
+        }
     }
 
     #[test]
