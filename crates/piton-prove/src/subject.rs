@@ -16,7 +16,7 @@ use piton_checkpoint::{
 use rustix::process::Signal;
 
 use crate::content;
-use crate::wrong::Wrong;
+use crate::wrong::{self, Wrong};
 
 /// Arguments of the subject.
 #[derive(Debug, Args)]
@@ -96,6 +96,7 @@ pub(crate) fn run(args: &SubjectArgs) -> Result<()> {
         for step in steps {
             wrong.save(&args.root, step, args.keep, args.large)?;
             acknowledge(step)?;
+            wrong::prune(&args.root, args.keep.get())?;
         }
         return Ok(());
     }

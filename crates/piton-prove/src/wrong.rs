@@ -48,7 +48,7 @@ impl Wrong {
         if !matches!(self, Self::NoSync | Self::NoParentSync) {
             File::open(root)?.sync_all()?;
         }
-        prune(root, keep.get())
+        Ok(())
     }
 }
 
@@ -71,7 +71,8 @@ fn copy(from: &Path, to: &Path, sync: bool) -> Result<()> {
     Ok(())
 }
 
-fn prune(root: &Path, keep: usize) -> Result<()> {
+/// Removes all but the newest, one after the other.
+pub(crate) fn prune(root: &Path, keep: usize) -> Result<()> {
     let mut steps = Vec::new();
     for entry in fs::read_dir(root)? {
         steps.extend(parse_checkpoint_name(&entry?.file_name()));
