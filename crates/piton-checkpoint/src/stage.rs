@@ -19,6 +19,7 @@ use crate::hook::Op;
 use crate::manifest::FORMAT;
 use crate::name;
 use crate::pipe::Pipe;
+use crate::verify;
 
 /// Where a save puts its files. Dropped without a commit, it removes what it wrote.
 #[derive(Debug)]
@@ -120,10 +121,11 @@ impl Stage {
     /// Takes over a file of an earlier checkpoint of the same store that has not changed since: a sealed segment of a
     /// replay buffer. It gets a second name and takes no room, or is copied where the file system has no hard links.
     ///
-    /// Its bytes are checked at the next load, like all others.
+    /// A linked file's bytes are checked at the next load, like all others; those of a copy while they are copied.
     ///
     /// # Errors
-    /// [`Error::NoSuchFile`], [`Error::Corrupt`] when its size is wrong, or as [`create`](Self::create).
+    /// [`Error::NoSuchFile`], [`Error::Corrupt`] when its size is wrong or damage is found while copying, or as
+    /// [`create`](Self::create).
     pub fn link_from(&mut self, checkpoint: &Checkpoint, path: &str) -> Result<(), Error> {
         let (file, entry) = checkpoint.open_listed(path)?;
         // values of chunks meant something else in format 1
@@ -135,14 +137,18 @@ impl Stage {
             self.unsynced.push(Arc::new(file));
             return Ok(());
         }
+        // A copy gets a hash of its own, which would vouch for damage from now on: check what is copied.
         let mut copy = self.create(path)?;
         let mut result = Ok(());
-        file.blocks(|block| {
+        let damage = verify::check_bytes(&file, checkpoint.manifest().format, entry, |block| {
             if result.is_ok() {
                 result = copy.put(block);
             }
         })?;
         result?;
+        if let Some(damage) = damage {
+            return Err(Error::Corrupt { step: checkpoint.step(), path: file.path().to_owned(), damage });
+        }
         copy.finish()
     }
 

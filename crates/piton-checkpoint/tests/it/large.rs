@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use piton_checkpoint::{FileHook, Op, Overwrite, Store, Verdict};
+use piton_checkpoint::{Error, FileHook, Op, Overwrite, SaveError, Store, Verdict};
 
 use crate::support::{in_memory, open, options, read};
 
@@ -121,4 +121,36 @@ fn a_linked_file_is_checked_like_any_other() {
     assert!(child.read("seg").is_err());
     std::fs::write(parent.path().join("seg"), b"short").unwrap();
     assert!(store.save(3, Overwrite::Refuse, |stage| stage.link_from(&parent, "seg")).is_err());
+}
+
+/// Refuses hard links, as some file systems do.
+#[derive(Debug)]
+struct NoLinks;
+
+impl FileHook for NoLinks {
+    fn before(&self, op: Op, _path: &Path) -> Verdict {
+        if op == Op::Link { Verdict::Fail(1) } else { Verdict::Go }
+    }
+}
+
+#[test]
+fn where_links_are_refused_a_copy_is_made_and_damage_is_not_copied() {
+    for size in [9000, 5 * MIB] {
+        let temp = in_memory();
+        let mut store = Store::open(temp.path(), options().hook(Arc::new(NoLinks))).unwrap();
+        let parent = store.save(1, Overwrite::Refuse, |stage| stage.write("seg", &bytes(size))).unwrap();
+        let child = store.save(2, Overwrite::Refuse, |stage| stage.link_from(&parent, "seg")).unwrap();
+        assert_eq!(parent.manifest().files, child.manifest().files);
+        assert!(child.read("seg").unwrap() == bytes(size));
+
+        let mut damaged = bytes(size);
+        damaged[size - 7] ^= 1;
+        std::fs::write(child.path().join("seg"), damaged).unwrap();
+        let saved = store.save(3, Overwrite::Refuse, |stage| stage.link_from(&child, "seg"));
+        let Err(SaveError::Content(Error::Corrupt { step: 2, path, .. })) = saved else {
+            panic!("{saved:?}")
+        };
+        assert!(path.ends_with("seg"), "{}", path.display());
+        assert_eq!(read(temp.path()).steps().unwrap(), [1, 2]);
+    }
 }
