@@ -257,7 +257,7 @@ pub enum Error {
         there: Vec<u64>,
     },
     /// The archive asked for cannot be used.
-    #[error("archive {rejected}; choose another one")]
+    #[error("archive {rejected}; choose another one, or replace it with Overwrite::Exchange")]
     ArchiveRejected {
         /// The pair and the reason.
         rejected: Box<RejectedPair>,

@@ -140,14 +140,15 @@ impl Archives {
     ///
     /// The JSON holds `metadata`, sorted by name, and four members that replace any of the same name: `model_sha256` and
     /// `model_size` of the zip, `pair_format` (1), and `metadata_sha256`, the SHA-256 of the JSON with this member's
-    /// digits all `0`. A damaged pair of the same name is replaced; a valid one only with [`Overwrite::Exchange`]. While
-    /// it is being replaced, its JSON stays as `.<stem>.prev.json`, so that a reader gets either the old pair or the new.
+    /// digits all `0`. A damaged pair of the same name is replaced; a valid one, a zip without JSON, and a pair of a later
+    /// format only with [`Overwrite::Exchange`]. While it is being replaced, its JSON stays as `.<stem>.prev.json`, so that
+    /// a reader gets either the old pair or the new.
     ///
     /// [`StoredZip`]: crate::StoredZip
     ///
     /// # Errors
-    /// [`SaveError::Content`] with `fill`'s own error; [`Error::ArchiveExists`]; [`Error::ArchiveUncertain`] when the pair
-    /// is there and may not survive a power cut; otherwise what the system said, and then the pairs are as before.
+    /// [`SaveError::Content`] with `fill`'s own error; [`Error::ArchiveExists`] or [`Error::ArchiveRejected`] when what
+    /// stands there is not replaced; [`Error::ArchiveUncertain`] when the pair is there and may not survive a power cut; otherwise what the system said, and then the pairs are as before.
     pub fn save<E>(
         &mut self,
         id: PairId,
@@ -218,14 +219,18 @@ impl Archives {
     }
 }
 
-/// A pair that cannot be read now may be whole, so only one that is surely damaged is replaced without being asked.
+/// Only a pair that is surely damaged is replaced without being asked: one that cannot be read now may be whole, a zip
+/// without JSON is another program's (no save leaves one), and a later version knows what it wrote.
 fn refuse_valid(dir: &Dir, stem: &str) -> Result<(), Error> {
     match examine(dir, stem, None)? {
         Some(Ok(archive)) => Err(Error::ArchiveExists { path: archive.path().to_owned() }),
-        Some(Err(rejected)) if matches!(rejected.reason, PairDamage::Unreadable(_)) => {
-            Err(Error::ArchiveRejected { rejected: Box::new(rejected) })
-        }
-        _ => Ok(()),
+        Some(Err(rejected)) => match rejected.reason {
+            PairDamage::Unreadable(_) | PairDamage::NoJson | PairDamage::Version { .. } => {
+                Err(Error::ArchiveRejected { rejected: Box::new(rejected) })
+            }
+            _ => Ok(()),
+        },
+        None => Ok(()),
     }
 }
 

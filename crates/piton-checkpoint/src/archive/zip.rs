@@ -5,8 +5,8 @@ use std::io::{self, Write};
 
 /// Writes a zip without compression: weights do not compress, and readers can seek in a stored member.
 ///
-/// The bytes are a function of the members alone (the time stamp is 1980-01-01), and those that Python's `zipfile` writes
-/// for the same members. Sizes and counts beyond the first zip format get zip64 records.
+/// The bytes are a function of the members alone (the time stamp is 1980-01-01), and up to 2 GB those that Python's
+/// `zipfile` writes for the same members. Sizes and counts beyond the first zip format get zip64 records.
 ///
 /// ```
 /// use piton_checkpoint::StoredZip;

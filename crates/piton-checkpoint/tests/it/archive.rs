@@ -246,10 +246,19 @@ fn each_kind_of_damage_is_named_and_no_valid_pair_is_an_error() {
     assert!(matches!(reasons[5], PairDamage::Checksum { .. }));
     drop(archives);
     let mut archives = writer(dir);
-    // Nothing is deleted when nothing that stays is whole; a damaged pair is replaced without being asked.
+    // Nothing is deleted when nothing that stays is whole.
     assert_eq!(archives.prune(keep(1)).unwrap(), Vec::<String>::new());
-    save(&mut archives, PairId::Number(6), 0).unwrap();
-    assert_eq!(assert_saved(&archives.latest().unwrap().unwrap()), 0);
+    // A zip of another program and a pair of a later version are replaced only when asked, a damaged pair at once.
+    for number in [6, 3] {
+        let before = fs::read(path(number, "zip")).unwrap();
+        let refused = save(&mut archives, PairId::Number(number), 0);
+        assert!(matches!(refused, Err(Error::ArchiveRejected { .. })), "{number}: {refused:?}");
+        assert_eq!(fs::read(path(number, "zip")).unwrap(), before);
+    }
+    save(&mut archives, PairId::Number(5), 0).unwrap();
+    assert_eq!(archives.latest().unwrap().unwrap().number(), Some(5));
+    save(&mut archives, PairId::Number(6), 1).unwrap();
+    assert_eq!(assert_saved(&archives.latest().unwrap().unwrap()), 1);
     assert_eq!(archives.prune(keep(1)).unwrap().len(), 5);
     assert_eq!(files(dir), ["q3_ckpt_000000006.json", "q3_ckpt_000000006.zip"]);
 }
