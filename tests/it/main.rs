@@ -7,6 +7,7 @@ mod bad_input;
 mod colocate_checkpoint;
 mod damage;
 mod exact;
+mod failed_saves;
 mod interop;
 mod kill_resume;
 mod signals;

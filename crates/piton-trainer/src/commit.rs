@@ -37,8 +37,12 @@ impl ColocateTrainer {
         let started = Instant::now();
         match self.begin_save() {
             Ok(handle) => self.in_flight = Some(InFlight { handle, state, started }),
-            Err(SaveError::Content(source)) => return Err(Error::Save { step: state.0, source }),
             Err(SaveError::Store(error)) => self.save_failed(state.0, error)?,
+            Err(SaveError::Content(source)) => match source.downcast::<piton_checkpoint::Error>() {
+                // the store's own words on the way through `fill`: too little room, say
+                Ok(error) => self.save_failed(state.0, *error)?,
+                Err(source) => return Err(Error::Save { step: state.0, source }),
+            },
         }
         self.last_save_s = Some(started.elapsed().as_secs_f64());
         if self.config.checkpoint_background { Ok(()) } else { self.settle() }
