@@ -30,6 +30,28 @@ pub(crate) enum Kind {
     Other,
 }
 
+impl Kind {
+    fn of(stat: &rustix::fs::Stat) -> Self {
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Self::File,
+            FileType::Directory => Self::Dir,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// An entry of a directory tree.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// From the directory that was asked.
+    pub(crate) path: PathBuf,
+    pub(crate) kind: Kind,
+    /// In bytes.
+    pub(crate) size: u64,
+    /// Type and permissions.
+    pub(crate) mode: u32,
+}
+
 const DIR_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 impl Dir {
@@ -145,6 +167,11 @@ impl Dir {
         self.make(Op::SyncDir, &self.path, || rustix::fs::fsync(&self.fd))
     }
 
+    /// Type and permissions of this directory.
+    pub(crate) fn mode(&self) -> Result<u32, Error> {
+        Ok(self.make(Op::Stat, &self.path, || rustix::fs::fstat(&self.fd))?.st_mode)
+    }
+
     /// All names, in the order the kernel gives them.
     pub(crate) fn list(&self) -> Result<Vec<OsString>, Error> {
         self.make(Op::List, &self.path, || {
@@ -162,18 +189,42 @@ impl Dir {
 
     /// What `name` is; `None` when there is no such entry.
     pub(crate) fn kind(&self, name: impl AsRef<OsStr>) -> Result<Option<Kind>, Error> {
-        let name = name.as_ref();
-        let stat = self.make(Op::Stat, &self.path.join(name), || {
+        Ok(self.stat(name.as_ref())?.map(|stat| Kind::of(&stat)))
+    }
+
+    fn stat(&self, name: &OsStr) -> Result<Option<rustix::fs::Stat>, Error> {
+        self.make(Op::Stat, &self.path.join(name), || {
             match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Err(Errno::NOENT) => Ok(None),
                 other => other.map(Some),
             }
-        })?;
-        Ok(stat.map(|stat| match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Kind::File,
-            FileType::Directory => Kind::Dir,
-            _ => Kind::Other,
-        }))
+        })
+    }
+
+    /// Everything below: each directory before what it holds, siblings by name, links not followed.
+    pub(crate) fn tree(&self) -> Result<Vec<Found>, Error> {
+        let mut found = Vec::new();
+        self.add_tree(Path::new(""), &mut found)?;
+        Ok(found)
+    }
+
+    fn add_tree(&self, inside: &Path, found: &mut Vec<Found>) -> Result<(), Error> {
+        let mut names = self.list()?;
+        names.sort_unstable();
+        for name in names {
+            let Some(stat) = self.stat(&name)? else { continue };
+            let (path, kind) = (inside.join(&name), Kind::of(&stat));
+            found.push(Found {
+                path: path.clone(),
+                kind,
+                size: stat.st_size.unsigned_abs(),
+                mode: stat.st_mode,
+            });
+            if kind == Kind::Dir {
+                self.child(&name)?.add_tree(&path, found)?;
+            }
+        }
+        Ok(())
     }
 
     /// Renames `from` to `to` (in `target`), which must not exist.

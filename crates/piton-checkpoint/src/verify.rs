@@ -1,11 +1,10 @@
 //! Comparing a checkpoint's files with its manifest.
 
 use rustix::io::Errno;
-use walkdir::WalkDir;
 
 use crate::checkpoint::Checkpoint;
 use crate::damage::{BadFile, Damage};
-use crate::dir::Dir;
+use crate::dir::{Dir, Kind};
 use crate::error::Error;
 use crate::file::FileHandle;
 use crate::hash::{ChunksV1, Digester};
@@ -71,12 +70,10 @@ impl Checkpoint {
 
     fn extra_files(&self) -> Result<Vec<String>, Error> {
         let mut extra = Vec::new();
-        for found in WalkDir::new(self.path()).min_depth(1).sort_by_file_name() {
-            let found = found.map_err(|source| Error::Walk { path: self.path().to_owned(), source })?;
-            let inside = found.path().strip_prefix(self.path()).unwrap_or(found.path());
-            let inside = inside.to_string_lossy().into_owned();
-            if !found.file_type().is_dir() && inside != MANIFEST && self.manifest().file(&inside).is_none() {
-                extra.push(inside);
+        for found in self.dir().tree()? {
+            let path = found.path.to_string_lossy().into_owned();
+            if found.kind != Kind::Dir && path != MANIFEST && self.manifest().file(&path).is_none() {
+                extra.push(path);
             }
         }
         Ok(extra)

@@ -104,6 +104,9 @@ fn try_out(scenario: &Scenario, root: &Path, verdict: Verdict, lasts: bool, at: 
     let open_after = open_files();
     let met = hook.given.load(Ordering::Relaxed) > 0;
     let judge = || {
+        if verdict == INTERRUPTED || matches!(verdict, Verdict::Short(_)) {
+            ensure!(result.is_ok(), "it is no error, but {result:?}");
+        }
         ensure!(open_before == open_after, "{open_before} files were open before and {open_after} after");
         let syncs = hook.syncs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((path, count)) = syncs.iter().find(|(_, count)| **count > 1) {

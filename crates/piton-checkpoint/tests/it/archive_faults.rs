@@ -8,6 +8,7 @@ use piton_checkpoint::{ArchiveOptions, Archives, Error, PairId, Verdict};
 
 use crate::archive::{assert_saved, files, keep, reader, save, writer};
 use crate::faults::FailAt;
+use crate::support::errno::{EINTR, EIO, EMFILE, ENOSPC, EROFS};
 use crate::support::{in_memory, open_in};
 
 /// Saves pair 3, replaces the final pair, keeps one; over two pairs, a final one and what a kill left.
@@ -71,12 +72,6 @@ fn check(dir: &Path, verdict: Verdict, met: bool, result: &Result<(), Error>, wh
     let left = ["q3.json", "q3.zip", "q3_ckpt_000000004.json", "q3_ckpt_000000004.zip"];
     assert_eq!(files(dir), left, "{what}");
 }
-
-const EINTR: i32 = 4;
-const EIO: i32 = 5;
-const EMFILE: i32 = 24;
-const ENOSPC: i32 = 28;
-const EROFS: i32 = 30;
 
 #[test]
 fn a_call_that_fails_once_costs_at_most_this_save() {

@@ -31,7 +31,7 @@ impl FileHook for KillAt {
 
 /// Not a test by itself: the process that the test below starts.
 #[test]
-#[ignore = "the victim of the kill test, which starts it itself"]
+#[ignore = "the victim that the other test here starts: cargo test -p piton-checkpoint archive_kill"]
 fn victim() {
     let Some(dir) = std::env::var_os(DIR) else { return };
     let at = std::env::var(AT).unwrap().parse().unwrap();

@@ -9,12 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use piton_checkpoint::{Error, FileHook, Op, Overwrite, Store, Verdict};
 
+use crate::support::errno::{EBUSY, EINVAL, ENOENT, EXDEV};
 use crate::support::{fill, in_memory, last, names, no_pins, open, options, read, save, store_with};
-
-const EBUSY: i32 = 16;
-const EINVAL: i32 = 22;
-const ENOENT: i32 = 2;
-const EXDEV: i32 = 18;
 
 /// Path to inode, size and time of change of everything below.
 fn snapshot(root: &Path) -> BTreeMap<String, (u64, u64, i64)> {

@@ -6,10 +6,8 @@ use std::sync::Arc;
 
 use piton_checkpoint::{Error, FileHook, Op, Store, StoreOptions, Verdict};
 
+use crate::support::errno::{EACCES, ENOSPC};
 use crate::support::{last, no_pins, open, options, read, save, store_with};
-
-const EACCES: i32 = 13;
-const ENOSPC: i32 = 28;
 
 fn of_run(run_id: &str) -> StoreOptions {
     StoreOptions::new(run_id, "test-config", || 0)

@@ -16,7 +16,7 @@ const KILLS: &str = "PITON_KILLS";
 
 /// Not a test by itself: the process that [`survives`] starts and kills. Writes `ack N` after each save.
 #[test]
-#[ignore = "the victim of the kill tests, which start it themselves"]
+#[ignore = "the victim that the other tests here start: cargo test -p piton-checkpoint kill"]
 fn victim() {
     let Some(root) = std::env::var_os(ROOT) else { return };
     let keep = std::env::var(KEEP).unwrap().parse().unwrap();

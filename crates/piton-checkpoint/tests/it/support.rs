@@ -98,3 +98,17 @@ pub(crate) fn assert_filled(checkpoint: &Checkpoint) {
     assert_eq!(checkpoint.read("weights/model.bin").unwrap(), weights(checkpoint.step()));
     assert!(checkpoint.verify().unwrap().is_valid());
 }
+
+/// Error numbers of Linux.
+pub(crate) mod errno {
+    pub(crate) const EACCES: i32 = 13;
+    pub(crate) const EBUSY: i32 = 16;
+    pub(crate) const EINTR: i32 = 4;
+    pub(crate) const EINVAL: i32 = 22;
+    pub(crate) const EIO: i32 = 5;
+    pub(crate) const EMFILE: i32 = 24;
+    pub(crate) const ENOENT: i32 = 2;
+    pub(crate) const ENOSPC: i32 = 28;
+    pub(crate) const EROFS: i32 = 30;
+    pub(crate) const EXDEV: i32 = 18;
+}

@@ -6,12 +6,10 @@ use std::sync::Arc;
 use piton_checkpoint::{Error, FileHook, Store, Verdict};
 
 use crate::faults::FailAt;
+use crate::support::errno::{EIO, EROFS};
 use crate::support::{
     assert_filled, in_memory, last, no_pins, open, open_in, options, read, save, store_with,
 };
-
-const EIO: i32 = 5;
-const EROFS: i32 = 30;
 
 /// How far it came.
 #[derive(Debug, Default)]
