@@ -31,17 +31,9 @@ pub(crate) struct Digester {
 }
 
 impl Digester {
-    pub(crate) fn update(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() {
-            let room = usize::try_from(CHUNK_BYTES - self.size % CHUNK_BYTES).unwrap_or(usize::MAX);
-            let (now, later) = bytes.split_at(bytes.len().min(room));
-            self.hasher.update(now);
-            self.size += now.len() as u64;
-            if self.size.is_multiple_of(CHUNK_BYTES) {
-                self.close_chunk();
-            }
-            bytes = later;
-        }
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
+        let Self { hasher, chunks, alone, size } = self;
+        feed(hasher, size, bytes, |hasher| close_chunk(hasher, chunks, alone));
     }
 
     pub(crate) fn finish(mut self) -> Digest {
@@ -49,7 +41,7 @@ impl Digester {
             return Digest { size: self.size, whole: hex(self.hasher.finalize()), chunks: Vec::new() };
         }
         if !self.size.is_multiple_of(CHUNK_BYTES) {
-            self.close_chunk();
+            close_chunk(&mut self.hasher, &mut self.chunks, &mut self.alone);
         }
         match self.alone.filter(|_| self.chunks.len() == 1) {
             Some(alone) => Digest { size: self.size, whole: hex(alone), chunks: Vec::new() },
@@ -61,15 +53,35 @@ impl Digester {
             }
         }
     }
+}
 
-    fn close_chunk(&mut self) {
-        if self.chunks.is_empty() {
-            self.alone = Some(self.hasher.finalize());
+/// Hashes `bytes`, the next of a file, and closes each chunk that they fill.
+fn feed(
+    hasher: &mut blake3::Hasher,
+    size: &mut u64,
+    mut bytes: &[u8],
+    mut close: impl FnMut(&mut blake3::Hasher),
+) {
+    while !bytes.is_empty() {
+        let room = usize::try_from(CHUNK_BYTES - *size % CHUNK_BYTES).unwrap_or(usize::MAX);
+        let (now, later) = bytes.split_at(bytes.len().min(room));
+        hasher.update(now);
+        *size += now.len() as u64;
+        if size.is_multiple_of(CHUNK_BYTES) {
+            close(hasher);
         }
-        self.chunks.push(self.hasher.finalize_non_root());
-        self.hasher = blake3::Hasher::new();
-        self.hasher.set_input_offset(self.chunks.len() as u64 * CHUNK_BYTES);
+        bytes = later;
     }
+}
+
+/// Notes the value of a chunk and goes on with the next one.
+fn close_chunk(hasher: &mut blake3::Hasher, chunks: &mut Vec<Value>, alone: &mut Option<blake3::Hash>) {
+    if chunks.is_empty() {
+        *alone = Some(hasher.finalize());
+    }
+    chunks.push(hasher.finalize_non_root());
+    *hasher = blake3::Hasher::new();
+    hasher.set_input_offset(chunks.len() as u64 * CHUNK_BYTES);
 }
 
 /// Value of the subtree over some consecutive chunks.
@@ -101,28 +113,19 @@ pub(crate) struct ChunksV1 {
 }
 
 impl ChunksV1 {
-    pub(crate) fn update(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() {
-            let room = usize::try_from(CHUNK_BYTES - self.size % CHUNK_BYTES).unwrap_or(usize::MAX);
-            let (now, later) = bytes.split_at(bytes.len().min(room));
-            self.hasher.update(now);
-            self.size += now.len() as u64;
-            if self.size.is_multiple_of(CHUNK_BYTES) {
-                self.close_chunk();
-            }
-            bytes = later;
-        }
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
+        feed(&mut self.hasher, &mut self.size, bytes, |hasher| close_alone(hasher, &mut self.chunks));
     }
 
     pub(crate) fn finish(mut self) -> Vec<String> {
         if !self.size.is_multiple_of(CHUNK_BYTES) {
-            self.close_chunk();
+            close_alone(&mut self.hasher, &mut self.chunks);
         }
         self.chunks
     }
+}
 
-    fn close_chunk(&mut self) {
-        self.chunks.push(hex(self.hasher.finalize()));
-        self.hasher.reset();
-    }
+fn close_alone(hasher: &mut blake3::Hasher, chunks: &mut Vec<String>) {
+    chunks.push(hex(hasher.finalize()));
+    hasher.reset();
 }
