@@ -217,10 +217,10 @@ fn a_disk_that_takes_no_more_leaves_the_checkpoints() {
         (r"\d+ bytes, \d+ free", "[N] bytes, [N] free"),
     ];
     insta::with_settings!({filters => machine}, {
-        assert_snapshot!(full, @"error: saving step 3 failed; the checkpoints before it stand: create [DIR]/work/[EXP]/checkpoints/[STAGE] failed: no space left on device: needed [N] bytes, [N] free; make room (the earlier checkpoints are intact)");
+        assert_snapshot!(full, @"error: saving step 3 failed; the checkpoints before it stand: create [DIR]/run/[EXP]/checkpoints/[STAGE] failed: no space left on device: needed [N] bytes, [N] free; make room (the earlier checkpoints are intact)");
     });
     let read_only = on_a_disk_of_9_mb("mount -o remount,ro $disk").unwrap();
-    assert_snapshot!(read_only, @"error: cannot open lock `[DIR]/work/run.lock`: Read-only file system (os error 30); choose a work_dir that this user can write");
+    assert_snapshot!(read_only, @"error: cannot open lock `[DIR]/run/run.lock`: Read-only file system (os error 30); choose a work_dir that this user can write");
 }
 
 /// What is said when a run on a small disk is resumed after `change`; `None` where a test may not mount one.
@@ -241,7 +241,7 @@ fn on_a_disk_of_9_mb(change: &str) -> Option<String> {
     );
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script, "sh"]).arg(dir.path());
-    let trainer = trainer(&dir.path().join("work"));
+    let trainer = trainer(&dir.path().join("run"));
     let output = command.arg(trainer.get_program()).args(trainer.get_args()).output().ok()?;
     let stderr = String::from_utf8(output.stderr).unwrap();
     if output.status.code() == Some(77) || stderr.starts_with("unshare: ") {

@@ -61,7 +61,7 @@ fn a_killed_writer_leaves_the_old_or_the_new_content() {
 const SIZE: usize = 200_000;
 
 #[test]
-#[ignore = "a program that other tests start"]
+#[ignore = "a program that the tests here start: cargo test -p piton-run atomic"]
 fn writing_program() {
     if !is_child() {
         return;
@@ -88,7 +88,7 @@ fn a_write_that_fails_half_way_changes_nothing_and_does_not_kill() {
 
 /// A limit on file size fails a write in the middle, as a full disk does, and sends SIGXFSZ.
 #[test]
-#[ignore = "a program that other tests start"]
+#[ignore = "a program that the tests here start: cargo test -p piton-run atomic"]
 fn limited_program() {
     if !is_child() {
         return;

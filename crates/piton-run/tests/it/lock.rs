@@ -41,7 +41,7 @@ fn a_second_run_is_told_who_holds_the_work_dir_and_a_killed_holder_does_not_bloc
 }
 
 #[test]
-#[ignore = "a program that other tests start"]
+#[ignore = "a program that the tests here start: cargo test -p piton-run lock"]
 fn holding_program() {
     if !is_child() {
         return;

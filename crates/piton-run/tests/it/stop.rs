@@ -39,7 +39,7 @@ fn a_second_signal_is_urgent_and_the_first_stays_the_reason() {
 }
 
 #[test]
-#[ignore = "a program that other tests start"]
+#[ignore = "a program that the tests here start: cargo test -p piton-run stop"]
 fn polling_program() {
     if !is_child() {
         return;
@@ -88,7 +88,7 @@ fn signals_that_arrive_together_are_one_request() {
 }
 
 #[test]
-#[ignore = "a program that other tests start"]
+#[ignore = "a program that the tests here start: cargo test -p piton-run stop"]
 fn late_program() {
     if !is_child() {
         return;
@@ -116,7 +116,7 @@ fn a_signal_pending_at_exec_reaches_the_program_that_follows() {
 }
 
 #[test]
-#[ignore = "a program that other tests start"]
+#[ignore = "a program that the tests here start: cargo test -p piton-run stop"]
 fn program_that_execs() {
     if !is_child() {
         return;
@@ -128,7 +128,7 @@ fn program_that_execs() {
 }
 
 #[test]
-#[ignore = "a program that other tests start"]
+#[ignore = "a program that the tests here start: cargo test -p piton-run stop"]
 fn program_after_exec() {
     if !is_child() {
         return;
@@ -154,7 +154,7 @@ fn a_hangup_that_is_ignored_stays_ignored() {
 }
 
 #[test]
-#[ignore = "a program that other tests start"]
+#[ignore = "a program that the tests here start: cargo test -p piton-run stop"]
 fn hung_up_program() {
     if !is_child() {
         return;

@@ -71,7 +71,7 @@ fn a_program_that_is_not_there_is_named() {
 
 /// A parent with a lock and a worker started by a thread that has ended; says the worker's id and then what it sees.
 #[test]
-#[ignore = "a program that other tests start"]
+#[ignore = "a program that the tests here start: cargo test -p piton-run worker"]
 fn parent() {
     if !is_child() {
         return;
