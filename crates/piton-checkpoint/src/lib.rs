@@ -148,9 +148,9 @@
 //! | five files of 100 kB, durable | 1.99 ms | 1.48 ms of the bare writes, fsyncs and rename: 1.34 times |
 //! | memory beyond the state, in the background | 1.03 times the state | |
 //!
-//! That memory is for one file. It comes in pieces of 4 MiB and a file over 1 MiB takes whole ones, so many files little
-//! larger than that take more: 200 of 1 MB 1.00 times the state, 40 of 6 MB 1.40, 100 of 1.15 MB 3.64. Put such
-//! states into one file.
+//! That memory is for one file; for 100 of 1.15 MB, 60 of 3 MB, 40 of 6 MB and 200 of 1 MB it is 1.02 to 1.05 times the
+//! state. The end of a file that would leave most of a 4 MiB buffer unused is copied to memory of its own size, which is
+//! not kept: put a state into few files where the stall matters.
 //!
 //! With 100,000 names of others in the root (`--bench listing`, load 2, median of 100), `latest` takes 41 ms and so does
 //! `open`; without them 0.04 ms and 1.1 ms. The crate's README has what kills, faults

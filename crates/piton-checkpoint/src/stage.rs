@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use serde::Serialize;
 
-use crate::buffer::{Buffer, Pool};
+use crate::buffer::{BUFFER_BYTES, Buffer, Pool};
 use crate::checkpoint::Checkpoint;
 use crate::dir::Dir;
 use crate::error::Error;
@@ -63,9 +63,13 @@ enum Target {
 /// A whole file in memory.
 #[derive(Debug)]
 struct Held {
-    small: Vec<u8>,
     chunks: Vec<Buffer>,
+    /// What comes after the chunks; the whole file, if it is small.
+    rest: Vec<u8>,
 }
+
+/// Room that the last buffer of a held file may leave unused; with more, the file's end moves to memory of its size.
+const MAX_UNUSED_BYTES: usize = BUFFER_BYTES / 8;
 
 /// Files up to this size are written through the page cache, and need no thread.
 const SMALL_BYTES: usize = 1024 * 1024;
@@ -257,10 +261,10 @@ impl Stage {
         let bytes =
             held.values().map(|file| file.chunks.iter().map(|chunk| chunk.bytes().len() as u64).sum::<u64>());
         self.pool.keep(bytes.sum());
-        for (name, Held { small, chunks }) in held {
+        for (name, Held { chunks, rest }) in held {
             let mut file = self.create(&name)?;
-            file.small = small;
             chunks.into_iter().try_for_each(|chunk| file.put_chunk(chunk))?;
+            file.put(&rest)?;
             file.finish()?;
         }
         Ok(())
@@ -304,14 +308,20 @@ impl StageFile<'_> {
             return Err(failed);
         }
         if let Some(chunk) = self.chunk.take() {
-            self.put_chunk(chunk)?;
+            let unused = BUFFER_BYTES - chunk.bytes().len();
+            if matches!(self.target, Target::Memory { .. }) && unused > MAX_UNUSED_BYTES {
+                self.small = chunk.bytes().to_vec();
+                self.stage.pool.give(chunk);
+            } else {
+                self.put_chunk(chunk)?;
+            }
         }
         let Self { stage, name, target, small, .. } = self;
         match target {
             Target::Memory { chunks } => {
                 stage.unfinished.remove(&name);
                 if let Some(held) = &mut stage.held {
-                    held.insert(name, Held { small, chunks });
+                    held.insert(name, Held { chunks, rest: small });
                 }
                 Ok(())
             }
