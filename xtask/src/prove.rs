@@ -21,7 +21,7 @@ pub(crate) fn run(args: &[OsString], stop: &Stop) -> Result<()> {
     let (runs, mut of_store): (Vec<_>, Vec<_>) =
         args.iter().cloned().partition(|arg| RUNS.iter().any(|(name, ..)| arg == name));
     let long = args.iter().any(|arg| arg == "--long");
-    let named = of_store.iter().any(|arg| !arg.to_string_lossy().starts_with('-'));
+    let named = names_a_proof(&of_store);
     if named || runs.is_empty() {
         store(&mut of_store, stop)?;
     } else if let Some(arg) = of_store.iter().find(|arg| *arg != "--long") {
@@ -53,6 +53,14 @@ pub(crate) fn run(args: &[OsString], stop: &Stop) -> Result<()> {
     Ok(())
 }
 
+/// Whether an argument is a name, rather than an option or an option's value.
+fn names_a_proof(args: &[OsString]) -> bool {
+    let is_option = |arg: &OsString| arg.to_string_lossy().starts_with("--");
+    let takes_value = |arg: &OsString| ["--dir", "--seed", "--python"].iter().any(|option| arg == option);
+    let before = std::iter::once(None).chain(args.iter().map(Some));
+    args.iter().zip(before).any(|(arg, before)| !is_option(arg) && !before.is_some_and(takes_value))
+}
+
 /// The proofs of the store alone, in the form for CI.
 pub(crate) fn sample(stop: &Stop) -> Result<()> {
     store(&mut Vec::new(), stop)
@@ -65,4 +73,16 @@ fn store(args: &mut Vec<OsString>, stop: &Stop) -> Result<()> {
     let mut command =
         cargo::cargo(["run", "--quiet", "--release", "--locked", "--package", "piton-prove", "--"]);
     cargo::run(command.args(args.drain(..)), stop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_value_of_an_option_is_not_a_name() {
+        let named = |line: &str| names_a_proof(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert!(named("kill") && named("--long kill") && named("--dir /mnt power"));
+        assert!(!named("--long") && !named("--dir /mnt --seed 3"));
+    }
 }
